@@ -1,0 +1,36 @@
+"""im2rec packs image datasets into MXNet RecordIO (.lst, .rec, .idx) without MXNet.
+
+The command line is `im2rec` or `python -m im2rec`. In Python:
+
+    from im2rec import recordio                      in the place of mxnet.recordio
+    from im2rec.make_list import make_list, ListOptions
+    from im2rec.pack import pack_list, PackOptions
+    from im2rec.inspection import inspect_set
+    from im2rec.verify import verify_set, VerifyOptions
+
+How the house is laid out; imports go down only:
+
+    door     __main__              python -m im2rec
+    floor 5  cli                   options, progress, all printing, exit codes
+    floor 4  make_list  pack  inspection  verify      the verbs; none imports another
+    floor 3  recordio  shards      mxnet.recordio's API; files whole or not at all
+    floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
+    floor 1  image_file            what an image file says before it is decoded
+    ground   errors                imports nothing
+
+Data walks through once:
+
+    folder     -make_list-> entries -lst-> train.lst
+    train.lst  -lst-> entries -pool: image_ops, image_record, framing-> parts -shards-> .rec .idx
+    .rec .idx  -framing, image_record-> records -inspection-> Summary, -verify-> Problems -> cli
+"""
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("im2rec")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,872 @@
+"""The command line: options, progress, all printing, exit codes; the only home of click and tqdm.
+
+Data goes to stdout, everything else to stderr. The verbs are imported when they are called, so that
+`--help` need not wait for numpy, Pillow or OpenCV.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import click
+
+from im2rec.errors import (
+    Im2recError,
+    NothingPacked,
+    OptionError,
+    TooManyFailures,
+    printable,
+)
+
+if TYPE_CHECKING:
+    from im2rec.inspection import RecordLine, Summary
+    from im2rec.make_list import ListReport
+    from im2rec.pack import Failure, PackOptions, PackReport
+    from im2rec.verify import Problem, VerifyReport
+
+EXIT_DONE, EXIT_PROBLEMS, EXIT_CANNOT = 0, 1, 2
+EXIT_SIGNAL = 128  # + the signal's number, as shells have it
+
+MAX_LINES = 20  # failures, remarks or warnings printed one by one; the rest are counted
+PLAIN_INTERVAL = 5.0  # seconds between progress lines where stderr is no terminal
+INTERPOLATION_NAMES = ("nearest", "linear", "cubic", "area", "lanczos", "auto", "random")
+INTERPOLATION_NUMBERS = {
+    "0": "nearest",
+    "1": "linear",
+    "2": "cubic",
+    "3": "area",
+    "4": "lanczos",
+    "9": "auto",
+    "10": "random",
+}
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+# --- exit codes: the one place where errors become numbers ------------------------------------
+
+
+def exit_code(error: BaseException) -> int:
+    """The exit code that an error ends the program with."""
+    if isinstance(error, _Ended):
+        return EXIT_SIGNAL + error.number
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_SIGNAL + signal.SIGINT
+    if isinstance(error, TooManyFailures | NothingPacked):
+        return EXIT_PROBLEMS
+    return EXIT_CANNOT
+
+
+class _Ended(BaseException):
+    """A signal that ends the run, raised where the run stands so that it cleans up."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _end(number: int, _: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: the clean-up must not be cut short
+    raise _Ended(number)
+
+
+def main() -> NoReturn:
+    """Runs the program and exits; whatever a user can cause ends in one line on stderr."""
+    for stream in (sys.stdout, sys.stderr):  # the same bytes whatever the locale
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    code = EXIT_DONE
+    try:
+        code = cli.main(standalone_mode=False, prog_name="im2rec") or EXIT_DONE
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of stdout has seen enough, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        code = EXIT_CANNOT
+        _say_error(_click_message(error))
+    except Im2recError as error:
+        code = exit_code(error)
+        _say_error(str(error))
+    except OSError as error:
+        code = exit_code(error)
+        path = f"{printable(str(error.filename))}: " if error.filename else ""
+        _say_error(f"{path}{error.strerror or error}")
+    except MemoryError as error:
+        code = exit_code(error)
+        _say_error("out of memory")
+    except (_Ended, KeyboardInterrupt, click.Abort) as error:
+        code = exit_code(error)
+        name = signal.Signals(code - EXIT_SIGNAL).name if code > EXIT_SIGNAL else "Ctrl-C"
+        _say_error(f"ended by {name}; nothing was left half-written")
+    sys.exit(code)
+
+
+def _click_message(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    return f"{message} See '{context.command_path} --help'." if context else message
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _say_error(text: str) -> None:
+    for line in text.splitlines():
+        _say(f"im2rec: error: {line}")
+
+
+# --- options shared by commands ---------------------------------------------------------------
+
+
+class _Talk:
+    """What is printed beside the data. quiet: errors only; verbose: every single thing."""
+
+    def __init__(self, quiet: bool, verbose: bool) -> None:
+        self.quiet, self.verbose = quiet, verbose
+
+    def info(self, text: str) -> None:
+        if not self.quiet:
+            _say(text)
+
+    def warn(self, text: str) -> None:
+        if not self.quiet:
+            _say(f"im2rec: warning: {text}")
+
+    def details(self, text: str) -> None:
+        if self.verbose:
+            _say(text)
+
+    def some(self, lines: Iterable[str], what: str) -> None:
+        """Warns of each, the first MAX_LINES of them one by one (all with -v), the rest counted."""
+        everything = list(lines)
+        shown = everything if self.verbose else everything[:MAX_LINES]
+        for line in shown:
+            self.warn(line)
+        if len(everything) > len(shown):
+            self.warn(f"{len(everything) - len(shown)} more {what}; -v names them all")
+
+
+class _Progress:
+    """A tqdm bar on a terminal, else a line every few seconds; nothing when quiet."""
+
+    def __init__(self, what: str, unit: str, talk: _Talk) -> None:
+        self._what, self._unit, self._quiet = what, unit, talk.quiet
+        self._bar: Any = None
+        self._start = self._last = time.monotonic()
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def update(self, done: int, total: int) -> None:
+        """Shows that `done` of `total` are done."""
+        if self._quiet:
+            return
+        if sys.stderr.isatty():
+            if self._bar is None:
+                from tqdm import tqdm
+
+                tqdm.monitor_interval = 0  # no thread beside the workers' fork
+                self._bar = tqdm(
+                    desc=self._what,
+                    unit=self._unit,
+                    unit_scale=self._unit == "B",
+                    unit_divisor=1024,
+                    file=sys.stderr,
+                    leave=False,
+                )
+            if total != self._bar.total:
+                self._bar.reset(total)
+            self._bar.update(done - self._bar.n)
+            return
+        now = time.monotonic()
+        if now - self._last >= PLAIN_INTERVAL:
+            self._last = now
+            rate = done / (now - self._start)
+            left = (total - done) / rate if rate else 0
+            amounts = [_size(n) if self._unit == "B" else f"{n}" for n in (done, total, int(rate))]
+            unit = "" if self._unit == "B" else f" {self._unit}"
+            percent = 100 * done // (total or 1)
+            _say(
+                f"{self._what}: {amounts[0]} of {amounts[1]}{unit} ({percent} %), "
+                f"{amounts[2]}{unit}/s, {left:.0f} s left"
+            )
+
+    def write(self, text: str) -> None:
+        """Prints a line without tearing the bar."""
+        if self._bar is not None:
+            self._bar.write(text, file=sys.stderr)
+        else:
+            _say(text)
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def _common(command: Command) -> Command:
+    command = click.option("-v", "--verbose", is_flag=True, help="Name every single thing.")(
+        command
+    )
+    return click.option("-q", "--quiet", is_flag=True, help="Print errors only.")(command)
+
+
+_workers = click.option(
+    "--workers",
+    "--num-thread",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Processes.  [default: the CPUs this process may use]",
+)
+_start_method = click.option(
+    "--start-method",
+    type=click.Choice(["fork", "forkserver", "spawn"]),
+    help="How processes start.  [default: the fastest that is safe]",
+)
+_fsync = click.option(
+    "--fsync/--no-fsync",
+    default=True,
+    show_default=True,
+    help="Flush files to disk before they get their names.",
+)
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
+    """A number of bytes: 500000, 64K, 1GiB, 2GB."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if isinstance(value, int):
+            return value
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) *([kKmMgGtT]?)(i?[bB])?", value.strip())
+        if not match:
+            self.fail(f"{value!r} is no size; expected 500000, 64K, 1GiB or 2GB", param, ctx)
+        base = 1000 if (match[3] or "").upper() == "B" else 1024  # 1GB is 10**9, 1G and 1GiB 2**30
+        size = int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+        if size < 1:
+            self.fail(f"{value!r} is less than one byte", param, ctx)
+        return size
+
+
+class _Failures(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A number of images, or a percentage of them: 10, 0.5%."""
+
+    name = "failures"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, bool]:
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?) *%", str(value).strip())
+        if not match or (match[2] and float(match[2]) > 100):
+            self.fail(
+                f"{value!r}, expected a number of images, or a percentage as 0.5%", param, ctx
+            )
+        return (float(match[2]), True) if match[2] else (float(match[1]), False)
+
+
+class _Interpolation(click.Choice[str]):
+    """An interpolation's name, or the number im2rec.cc gives it."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        return super().convert(INTERPOLATION_NUMBERS.get(value, value), param, ctx)
+
+
+class _Encoding(click.Choice[str]):
+    """.jpg or .png, with or without the dot, in any case."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        text = "." + str(value).lower().lstrip(".")
+        return super().convert(".jpg" if text == ".jpeg" else text, param, ctx)
+
+
+def _extensions(values: tuple[str, ...]) -> tuple[str, ...]:
+    """--exts as given: repeated or with commas, with or without a dot, in any case."""
+    names = [name.strip() for value in values for name in value.split(",")]
+    return tuple(dict.fromkeys("." + name.lower().lstrip(".") for name in names if name))
+
+
+def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"im2rec {version('im2rec')}")
+        context.exit()
+
+
+@click.group(
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "auto_envvar_prefix": "IM2REC",
+        "max_content_width": 100,
+    },
+    epilog="""\b
+Example:
+  im2rec make-list data/train photos
+  im2rec pack data/train photos --resize 256
+  im2rec inspect data/train
+  im2rec verify data/train""",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version and exit.",
+)
+def cli() -> None:
+    """Pack image datasets into MXNet RecordIO (.lst, .rec, .idx), without MXNet.
+
+    Every option of a command has a default in the environment: IM2REC_PACK_QUALITY=90 stands for
+    `im2rec pack --quality 90`.
+    """
+
+
+# --- make-list --------------------------------------------------------------------------------
+
+
+@cli.command(
+    "make-list",
+    epilog="""\b
+Example:
+  im2rec make-list --train-ratio 0.8 data/set photos
+writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
+)
+@click.argument("prefix")
+@click.argument("root")
+@click.option(
+    "--recursive/--no-recursive",
+    default=True,
+    show_default=True,
+    help="Number the folders under ROOT as classes; or list only ROOT's own images, with label 0.",
+)
+@click.option(
+    "--label-from",
+    type=click.Choice(["top", "leaf"]),
+    default="top",
+    show_default=True,
+    help="top: the folder directly under ROOT is the class. leaf: every folder with images is one, "
+    "as in im2rec.py.",
+)
+@click.option(
+    "--classes",
+    metavar="FILE",
+    help="A class name a line: fixes names and numbers.",
+)
+@click.option(
+    "--exts",
+    multiple=True,
+    metavar="EXT",
+    help="Extensions to list; repeat or separate by commas.  [default: .jpeg,.jpg,.png]",
+)
+@click.option("--include-hidden", is_flag=True, help="List hidden files and folders, too.")
+@click.option(
+    "--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle as im2rec.py does."
+)
+@click.option("--seed", type=int, default=100, show_default=True, help="Of the shuffle.")
+@click.option(
+    "--train-ratio", type=float, metavar="R", help="Share of images for PREFIX_train.lst."
+)
+@click.option("--test-ratio", type=float, metavar="R", help="Share of images for PREFIX_test.lst.")
+@click.option("--stratify", is_flag=True, help="Split each class by the ratios.")
+@click.option(
+    "--chunks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Equal parts to cut the list into: PREFIX_0.lst, PREFIX_1.lst...",
+)
+@click.option(
+    "--ids",
+    type=click.Choice(["run", "per-list"]),
+    default="run",
+    show_default=True,
+    help="Ids 0..N-1 over all lists, or anew in each list (InsightFace wants a key 0 in each).",
+)
+@_fsync
+@_common
+def make_list_command(
+    prefix: str, root: str, exts: tuple[str, ...], quiet: bool, verbose: bool, **options: Any
+) -> int:
+    """List ROOT's images, class by class, in PREFIX.lst.
+
+    The folders directly under ROOT are the classes, in code point order from 0, as torchvision's
+    ImageFolder has them; their names go to PREFIX.classes.txt. With ratios or chunks there are
+    several lists, and each image is in exactly one.
+    """
+    from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
+
+    talk = _Talk(quiet, verbose)
+    extensions = _extensions(exts) if exts else DEFAULT_EXTENSIONS
+    report = make_list(prefix, root, ListOptions(extensions=extensions, **options))
+    _print_list_report(report, extensions, talk)
+    for path, reason in report.unlistable[:MAX_LINES]:
+        _say_error(f"{printable(path)}: passed over: {reason}; rename it")
+    if len(report.unlistable) > MAX_LINES:
+        _say_error(f"{len(report.unlistable) - MAX_LINES} more names that a list cannot hold")
+    return EXIT_PROBLEMS if report.unlistable else EXIT_DONE
+
+
+def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: _Talk) -> None:
+    for path, count in report.lists:
+        talk.info(f"{printable(path)}: {count} images")
+        if not count:
+            talk.warn(f"{printable(path)}: the ratios or chunks leave no image for this list")
+    if report.classes is not None:
+        talk.info(f"{printable(str(report.classes_path))}: {len(report.classes)} classes")
+        for number, name in enumerate(report.classes):
+            count = report.class_counts[number]
+            talk.details(f"class {number} {printable(name)}: {count} images")
+    others = report.other_extensions
+    if others:
+        seen = ", ".join(f"{count} {printable(ext)}" for ext, count in others.most_common(8))
+        more = f" and {len(others) - 8} kinds more" if len(others) > 8 else ""
+        looked = " ".join(extensions)
+        talk.info(f"passed over: {others.total()} files ({seen}{more}); listed are {looked}")
+    if report.hidden:
+        talk.info(f"passed over: {report.hidden} hidden files or folders (--include-hidden)")
+    if report.in_root:
+        talk.warn(f"{report.in_root} images directly in ROOT are in no class and were passed over")
+    talk.some(
+        (f"{printable(path)}: a broken link or a special file" for path in report.broken_links),
+        "broken links",
+    )
+    talk.some(
+        (
+            f"{printable(path)}: a link to a folder that was listed already"
+            for path in report.folders_again
+        ),
+        "folders met again",
+    )
+    talk.some(
+        (
+            f"{printable(name)}: no image in this folder; it gets no class number"
+            for name in report.empty_classes
+        ),
+        "folders without an image",
+    )
+
+
+# --- pack -------------------------------------------------------------------------------------
+
+
+@cli.command(
+    "pack",
+    epilog="""\b
+Example:
+  im2rec pack --resize 256 --quality 90 data/set_train photos
+writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json.""",
+)
+@click.argument("prefix")
+@click.argument("root")
+@click.option(
+    "--resize",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Short edge of the packed images in pixels.  [default: as they are]",
+)
+@click.option("--no-upscale", is_flag=True, help="Leave images whose short edge is below --resize.")
+@click.option("--center-crop", is_flag=True, help="Cut the middle square out before resizing.")
+@click.option(
+    "--interpolation",
+    "--inter-method",
+    type=_Interpolation(INTERPOLATION_NAMES),
+    default="linear",
+    show_default=True,
+    help="Of the resize; or im2rec.cc's number for it: 0-4, 9, 10.",
+)
+@click.option(
+    "--encoding",
+    type=_Encoding([".jpg", ".png"]),
+    default=".jpg",
+    show_default=True,
+    help="Of the packed images.",
+)
+@click.option(
+    "--quality",
+    type=int,
+    metavar="N",
+    help="JPEG quality 1-100, or PNG compression 0-9.  [default: 95, PNG 3]",
+)
+@click.option(
+    "--color",
+    type=click.Choice(["-1", "0", "1"]),
+    default="1",
+    show_default=True,
+    help="1: colour. 0: grey. -1: as stored, with alpha, without the EXIF turn.",
+)
+@click.option(
+    "--pass-through",
+    "--unchanged",
+    is_flag=True,
+    help="Pack the files' own bytes, after checking that they are whole images.",
+)
+@click.option(
+    "--pack-label/--no-pack-label",
+    default=True,
+    show_default=True,
+    help="Pack every label of a row, or its first alone.",
+)
+@click.option(
+    "--label-width",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Labels that every row must have.  [default: any]",
+)
+@click.option("--shards", type=click.IntRange(1), metavar="N", help="Cut the set into N shards.")
+@click.option(
+    "--shard-size",
+    type=_Size(),
+    metavar="SIZE",
+    help="Cut the set into shards of at most 1GiB, say.",
+)
+@click.option(
+    "--max-failures",
+    type=_Failures(),
+    default="0",
+    metavar="N|P%",
+    show_default=True,
+    help="Images that may be left out before the run stops.",
+)
+@click.option(
+    "--max-pixels",
+    type=click.IntRange(1, 2**30),
+    default=178956970,
+    show_default=True,
+    metavar="N",
+    help="Larger images are failures.",
+)
+@click.option("--allow-outside-root", is_flag=True, help="Follow paths that leave ROOT.")
+@_workers
+@_start_method
+@_fsync
+@_common
+def pack_command(
+    prefix: str,
+    root: str,
+    quality: int | None,
+    color: str,
+    max_failures: tuple[float, bool],
+    quiet: bool,
+    verbose: bool,
+    **options: Any,
+) -> int:
+    """Pack the images of PREFIX.lst, found under ROOT, into PREFIX.rec and PREFIX.idx.
+
+    PREFIX is a list, or the prefix or folder of several: `data/set` stands for data/set.lst or, if
+    there is none, for data/set_train.lst, data/set_val.lst and the others that make-list writes.
+    Several shards are PREFIX_000.rec... with the joint index PREFIX.idx.
+    """
+    from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
+    from im2rec.pack import PackOptions, find_lists
+
+    talk = _Talk(quiet, verbose)
+    names = ImageOptions.__dataclass_fields__.keys() & options.keys()
+    image = ImageOptions(
+        quality=DEFAULT_QUALITY[options["encoding"]] if quality is None else quality,
+        color=int(color),
+        **{name: options.pop(name) for name in names},
+    )
+    settings = PackOptions(
+        image=image,
+        max_failures=max_failures[0],
+        failures_are_percent=max_failures[1],
+        **options,
+    )
+    if image.no_upscale and not image.resize:
+        raise OptionError("--no-upscale means nothing without --resize")
+    if image.pass_through:
+        _refuse_beside_pass_through()
+    lists = find_lists(prefix)
+    empty = [path for path in lists if not os.path.getsize(path)]
+    if len(lists) > len(empty) > 0:
+        talk.some(
+            (f"{printable(path)}: an empty list, passed over" for path in empty), "empty lists"
+        )
+        lists = [path for path in lists if path not in empty]
+    for path in lists:
+        report = _pack_one(path, root, settings, talk)
+        _print_pack_report(report, talk)
+    return EXIT_DONE
+
+
+def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackReport:
+    """Packs one list; prints failures as they become known."""
+    from im2rec.pack import pack_list
+
+    with _Progress(f"pack {os.path.basename(path)}", "images", talk) as bar:
+        failures = _FailurePrinter(bar, talk)
+
+        def progress(report: PackReport, done: int) -> None:
+            failures.tell(report.failures)
+            bar.update(done, report.rows)
+
+        try:
+            return pack_list(path, root, settings, progress=progress)
+        finally:
+            failures.rest()
+
+
+def _refuse_beside_pass_through() -> None:
+    """Raises OptionError where an option was given that pass-through would have to ignore."""
+    context = click.get_current_context()
+    names = ("resize", "center_crop", "quality", "color", "encoding", "interpolation", "no_upscale")
+    default = click.core.ParameterSource.DEFAULT
+    given = [name for name in names if context.get_parameter_source(name) != default]
+    if given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise OptionError(f"--pass-through stores the files' own bytes; it excludes {flags}")
+
+
+class _FailurePrinter:
+    """Prints each failure once as it becomes known: the first MAX_LINES, then counts."""
+
+    def __init__(self, bar: _Progress, talk: _Talk) -> None:
+        self._bar, self._told, self._count = bar, 0, 0
+        self._most = sys.maxsize if talk.verbose else MAX_LINES
+
+    def tell(self, failures: list[Failure]) -> None:
+        self._count = len(failures)
+        for failure in failures[self._told : self._most]:
+            self._bar.write(f"{printable(failure.path)}: {failure.reason}")
+            self._told += 1
+
+    def rest(self) -> None:
+        if self._count > self._told:
+            _say(f"{self._count - self._told} more images failed; -v names them all")
+
+
+def _print_pack_report(report: PackReport, talk: _Talk) -> None:
+    recs = [name for name in report.files if name.endswith(".rec")]
+    shards = f" in {len(recs)} shards" if len(recs) > 1 else ""
+    talk.info(
+        f"{printable(report.prefix)}: {report.packed} of {report.rows} images packed"
+        f"{shards}, {_size(report.bytes)}"
+    )
+    if report.failed:
+        talk.warn(f"{report.failed} images were left out: {printable(report.prefix)}.failures.tsv")
+    if report.remarks:
+        talk.warn(f"{len(report.remarks)} remarks of the codecs on images that were packed:")
+        talk.some((f"{printable(each.path)}: {each.text}" for each in report.remarks), "remarks")
+    counted = (
+        (report.turned, "are turned by EXIF, which MXNet's readers do not follow"),
+        (report.cmyk, "are CMYK, which few readers show with right colours"),
+        (report.other, "are neither JPEG nor PNG, which some readers cannot decode"),
+    )
+    for count, what in counted if report.pass_through else ():
+        if count:
+            talk.warn(f"{count} images {what}")
+
+
+# --- inspect ----------------------------------------------------------------------------------
+
+
+@cli.command(
+    "inspect",
+    epilog="""\b
+Example:
+  im2rec inspect data/set_train
+  im2rec inspect --json data/*.rec | jq '.[].num_training_samples'""",
+)
+@click.argument("recs", nargs=-1, required=True, metavar="REC...")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object for each REC.")
+@click.option(
+    "--records",
+    is_flag=True,
+    help="Print a line for each record: file, offset, bytes, parts, id, labels, kind, width, "
+    "height, image bytes.",
+)
+@_common
+def inspect_command(
+    recs: tuple[str, ...], as_json: bool, records: bool, quiet: bool, verbose: bool
+) -> int:
+    """Show what is in record files: counts, labels, classes, image kinds and sizes.
+
+    REC is a .rec file, or the prefix of a set or of its shards. An index is not needed.
+    """
+    from im2rec.inspection import inspect_set
+    from im2rec.shards import find_set
+
+    talk = _Talk(quiet, verbose)
+    summaries = []
+    for name in recs:
+        found = find_set(name)
+        for path in found.missing:
+            talk.warn(f"{printable(path)}: this shard is not there")
+        with _Progress(f"inspect {os.path.basename(name)}", "B", talk) as bar:
+            each = _print_record_json if as_json else _print_record
+            summary = inspect_set(found, each=each if records else None, progress=bar.update)
+        summaries.append(summary)
+        if summary.damaged:
+            talk.warn(f"{printable(name)}: damaged in {summary.damaged} places; see im2rec verify")
+    if records:
+        return EXIT_DONE
+    if as_json:
+        click.echo(json.dumps([each.as_dict() for each in summaries], indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n".join(_summary_text(each) for each in summaries), nl=False)
+    return EXIT_DONE
+
+
+def _print_record(line: RecordLine) -> None:
+    labels = ",".join(f"{label:g}" for label in line.labels)
+    size = f"{line.width}\t{line.height}" if line.width else "-\t-"
+    click.echo(
+        f"{printable(line.file)}\t{line.offset}\t{line.length}\t{line.parts}\t"
+        f"{'?' if line.id is None else line.id}\t{labels or '-'}\t{line.kind}\t{size}\t"
+        f"{line.image_bytes}"
+    )
+
+
+def _print_record_json(line: RecordLine) -> None:
+    from dataclasses import asdict
+
+    click.echo(json.dumps(asdict(line), ensure_ascii=False))
+
+
+def _summary_text(summary: Summary) -> str:
+    rows: list[tuple[str, str]] = [("records", str(summary.records))]
+    files = f" in {len(summary.files)} files" if len(summary.files) > 1 else ""
+    rows.append(("bytes", f"{summary.bytes} ({_size(summary.bytes)}){files}"))
+    if summary.ids:
+        rows.append(("ids", f"{summary.ids[0]} to {summary.ids[1]}"))
+    widths = sorted(summary.label_widths.items())
+    rows.append(("labels", ", ".join(f"{width} in {count} records" for width, count in widths)))
+    rows.append(
+        (
+            "images",
+            ", ".join(f"{count} {kind}" for kind, count in summary.kinds.most_common()) or "none",
+        )
+    )
+    for name in ("width", "height", "image_bytes"):
+        spread = getattr(summary, name)
+        if spread:
+            title = name.replace("_", " ")
+            rows.append((title, f"{spread.min} to {spread.max}, median {spread.median}"))
+    if summary.cut:
+        rows.append(("cut", f"{summary.cut} records hold the magic and are in several parts"))
+    if summary.without_image:
+        rows.append(("without image", f"{summary.without_image} records"))
+    if summary.unreadable:
+        rows.append(("unreadable", f"{summary.unreadable} payloads are no image record"))
+    if summary.damaged:
+        rows.append(("damaged", f"{summary.damaged} places; see im2rec verify"))
+    rows.append(("index", ", ".join(dict.fromkeys(summary.index))))
+    if summary.joint_index:
+        rows.append(("joint index", summary.joint_index))
+    trainer = [f"num_training_samples={summary.num_training_samples}"]
+    if summary.num_classes is not None:
+        trainer.append(f"num_classes={summary.num_classes}")
+    if summary.label_width is not None:
+        trainer.append(f"label_width={summary.label_width}")
+    rows.append(("trainer", " ".join(trainer)))
+    text = f"{printable(summary.name)}\n"
+    text += "".join(f"  {title:<14} {value}\n" for title, value in rows)
+    for number, count in sorted((summary.class_counts or {}).items()):
+        class_name = summary.name_of(number)
+        text += f"  class {number:<8} {count}{'  ' + printable(class_name) if class_name else ''}\n"
+    return text
+
+
+# --- verify -----------------------------------------------------------------------------------
+
+
+@cli.command(
+    "verify",
+    epilog="""\b
+Example:
+  im2rec verify --decode --list data/set_train.lst data/set_train""",
+)
+@click.argument("recs", nargs=-1, required=True, metavar="REC...")
+@click.option(
+    "--list",
+    "list_path",
+    metavar="LST",
+    help="The list that the records must be as: ids, labels, order.",
+)
+@click.option("--decode", is_flag=True, help="Decode every image, too.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object for each REC.")
+@_workers
+@_start_method
+@_common
+def verify_command(
+    recs: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any
+) -> int:
+    """Find what is wrong with record files; exit 1 if anything is.
+
+    REC is a .rec file, or the prefix of a set or of its shards; the indexes and the manifest beside
+    it are checked, too. Each problem is a line on stdout: file:offset: code: what was found.
+    """
+    from im2rec.shards import find_set
+    from im2rec.verify import VerifyOptions, verify_set
+
+    talk = _Talk(quiet, verbose)
+    if options["list_path"] and len(recs) > 1:
+        raise OptionError("--list goes with one REC")
+    reports = []
+    for name in recs:
+        found = find_set(name)
+        with _Progress(f"verify {os.path.basename(name)}", "B", talk) as bar:
+            report = verify_set(found, VerifyOptions(**options), progress=bar.update)
+        reports.append(report)
+        if not as_json:
+            for problem in report.problems:
+                click.echo(_problem_text(problem))
+        _print_verify_report(report, talk)
+    if as_json:
+        click.echo(
+            json.dumps([_verify_dict(each) for each in reports], indent=2, ensure_ascii=False)
+        )
+    return EXIT_PROBLEMS if any(report.problems for report in reports) else EXIT_DONE
+
+
+def _problem_text(problem: Problem) -> str:
+    place = "" if problem.offset is None else f":{problem.offset}"
+    about = "" if problem.id is None else f"id {problem.id}: "
+    return f"{printable(problem.file)}{place}: {problem.code}: {about}{printable(problem.sentence)}"
+
+
+def _print_verify_report(report: VerifyReport, talk: _Talk) -> None:
+    for path in report.unindexed:
+        talk.warn(f"{printable(path)}: there is no index beside it, so none was checked")
+    talk.some((f"{printable(place)}: {text}" for place, text in report.remarks), "remarks")
+    count = len(report.problems)
+    state = "no problem" if not count else f"{count} problem{'s' * (count > 1)}"
+    talk.info(f"{printable(report.name)}: {report.records} records, {_size(report.bytes)}: {state}")
+
+
+def _verify_dict(report: VerifyReport) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "name": report.name,
+        "records": report.records,
+        "bytes": report.bytes,
+        "unindexed": report.unindexed,
+        "remarks": [{"place": place, "text": text} for place, text in report.remarks],
+        "problems": [asdict(problem) for problem in report.problems],
+    }

@@ -1,0 +1,208 @@
+r"""The RecordIO framing of a `.rec` file: payloads in, records out, and back; knows no images.
+
+A file is records end to end, with no header and no trailer. A record is
+
+    u32 magic     0xced7230a
+    u32 lrecord   cflag << 29 | length          length < 2**29
+    length bytes
+    zeros up to the next multiple of 4
+
+all little-endian. A payload that holds the magic's 4 bytes at an offset divisible by 4 is cut
+there into parts, and those 4 bytes are left out of the file, so that a reader which starts
+anywhere can trust an aligned magic to begin a record. cflag says which part this is: 0 a whole
+record, 1 the first part, 2 a middle one, 3 the last. A reader puts the magic back between parts.
+
+The payload b"hello" as bytes:
+
+    0a 23 d7 ce  05 00 00 00  68 65 6c 6c  6f 00 00 00
+    magic        lrecord      h  e  l  l   o  padding
+
+The rules are those of dmlc-core's recordio.h and recordio.cc, which MXNet reads and writes with.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from im2rec.errors import RecordError
+
+MAGIC = 0xCED7230A
+MAGIC_BYTES = struct.pack("<I", MAGIC)
+HEAD = struct.Struct("<II")  # magic, lrecord
+ALIGNMENT = 4  # bytes; every record starts at a multiple of it
+LENGTH_BITS = 29  # lrecord's low bits; the 3 above are the cflag
+LENGTH_MASK = (1 << LENGTH_BITS) - 1
+MAX_PAYLOAD = LENGTH_MASK  # bytes; dmlc refuses 2**29 and more, cut or not
+
+WHOLE, FIRST, MIDDLE, LAST = range(4)  # the cflags that exist; 4-7 are no record
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record as read: offset and end in bytes from the start of the file, its payload, and
+    the number of parts it was cut into (1 = whole)."""
+
+    offset: int
+    end: int
+    payload: bytes
+    parts: int
+
+
+def frame(payload: bytes) -> bytes:
+    """The payload as a record (one part, or several where it holds an aligned magic).
+
+    Raises ValueError for a payload of 2**29 bytes or more, which the format cannot hold.
+    """
+    size = len(payload)
+    if size > MAX_PAYLOAD:
+        raise ValueError(f"a record holds at most {MAX_PAYLOAD} bytes, not {size}")
+    cuts = _aligned_magics(payload)
+    if not cuts:
+        return b"".join((HEAD.pack(MAGIC, size), payload, bytes(-size % ALIGNMENT)))
+    pieces = []
+    start = 0
+    for number, cut in enumerate([*cuts, size]):
+        cflag = FIRST if number == 0 else LAST if number == len(cuts) else MIDDLE
+        length = cut - start
+        pieces.append(HEAD.pack(MAGIC, cflag << LENGTH_BITS | length))
+        pieces.append(payload[start:cut])
+        start = cut + len(MAGIC_BYTES)
+    pieces.append(bytes(-length % ALIGNMENT))  # only the last part can end unaligned
+    return b"".join(pieces)
+
+
+def _aligned_magics(payload: bytes) -> list[int]:
+    """Offsets divisible by 4 at which the payload holds the magic, in order."""
+    found = []
+    at = payload.find(MAGIC_BYTES)
+    while at != -1:
+        if at % ALIGNMENT == 0:
+            found.append(at)
+            at = payload.find(MAGIC_BYTES, at + len(MAGIC_BYTES))
+        else:
+            at = payload.find(MAGIC_BYTES, at + 1)
+    return found
+
+
+class RecordReader:
+    """Reads records from a seekable binary stream, from wherever it stands.
+
+    path: the name for error messages. The file's size is taken once, at the start, so a length
+    that lies can never make a read allocate more than the file holds.
+    """
+
+    def __init__(self, stream: BinaryIO, path: str) -> None:
+        self.stream = stream
+        self.path = path
+        here = stream.tell()
+        self.size = stream.seek(0, os.SEEK_END)
+        self.offset = here  # of the next record
+        stream.seek(here)
+
+    def seek(self, offset: int) -> None:
+        """Makes `read` start at this offset, in bytes from the start of the file."""
+        if offset < 0 or offset > self.size:
+            raise self._fault(
+                offset, "offset", f"offset {offset} is outside the file of {self.size} bytes"
+            )
+        self.stream.seek(offset)
+        self.offset = offset
+
+    def read(self) -> Record | None:
+        """The next record; None at the end of the file.
+
+        Raises RecordError where the bytes are no record; the reader then stands where it stood.
+        """
+        start = self.offset
+        if start == self.size:
+            return None
+        try:
+            cflag, payload, end = self._part(start)
+            if cflag == WHOLE:
+                self.offset = end
+                return Record(start, end, payload, 1)
+            if cflag != FIRST:
+                raise self._fault(
+                    start,
+                    "cflag",
+                    f"cflag {cflag}: a record begins with cflag 0 or 1, this is a later part",
+                )
+            pieces = [payload]
+            while cflag != LAST:
+                if end == self.size:
+                    raise self._fault(start, "truncated", "the file ends inside a cut record")
+                at = end
+                cflag, payload, end = self._part(at)
+                if cflag not in (MIDDLE, LAST):
+                    raise self._fault(
+                        at, "cflag", f"cflag {cflag} inside a cut record, expected 2 or 3"
+                    )
+                pieces.append(payload)
+        except RecordError:
+            self.seek(start)
+            raise
+        self.offset = end
+        return Record(start, end, MAGIC_BYTES.join(pieces), len(pieces))
+
+    def __iter__(self) -> Iterator[Record]:
+        while (record := self.read()) is not None:
+            yield record
+
+    def _part(self, at: int) -> tuple[int, bytes, int]:
+        """The part at the stream's position `at`: its cflag, its bytes, where the next begins."""
+        head = self.stream.read(HEAD.size)
+        if len(head) < HEAD.size:
+            raise self._fault(
+                at, "truncated", f"{len(head)} bytes at the end, expected a record head of 8"
+            )
+        magic, lrecord = HEAD.unpack(head)
+        if magic != MAGIC:
+            raise self._fault(
+                at, "magic", f"found {head[:4].hex(' ')}, expected the magic {MAGIC_BYTES.hex(' ')}"
+            )
+        cflag, length = lrecord >> LENGTH_BITS, lrecord & LENGTH_MASK
+        if cflag > LAST:
+            raise self._fault(at, "cflag", f"cflag {cflag}, expected 0 to 3")
+        padded = length + -length % ALIGNMENT
+        left = self.size - at - HEAD.size
+        if padded > left:
+            raise self._fault(
+                at,
+                "truncated",
+                f"a record of {length} bytes, padded to {padded}, but the file ends after {left}",
+            )
+        body = self.stream.read(padded)
+        if len(body) != padded:
+            raise self._fault(at, "truncated", "the file became shorter while it was read")
+        if padded != length:
+            if body[length:].strip(b"\0"):
+                raise self._fault(
+                    at, "padding", f"padding {body[length:].hex(' ')}, expected zeros"
+                )
+            body = body[:length]
+        return cflag, body, at + HEAD.size + padded
+
+    def next_head(self, offset: int) -> int | None:
+        """The first multiple of 4 from `offset` on where a record can begin: the magic with
+        cflag 0 or 1, as dmlc's partitioned readers look for it. None if there is none."""
+        at = offset + -offset % ALIGNMENT
+        chunk_size = 1 << 20  # bytes read at a time
+        while at < self.size:
+            self.stream.seek(at)
+            chunk = self.stream.read(chunk_size + HEAD.size)
+            found = chunk.find(MAGIC_BYTES)
+            while found != -1 and found + HEAD.size <= len(chunk):
+                if (at + found) % ALIGNMENT == 0:
+                    cflag = HEAD.unpack_from(chunk, found)[1] >> LENGTH_BITS
+                    if cflag in (WHOLE, FIRST):
+                        return at + found
+                found = chunk.find(MAGIC_BYTES, found + 1)
+            at += chunk_size
+        return None
+
+    def _fault(self, offset: int, code: str, found: str) -> RecordError:
+        return RecordError(self.path, offset, code, found)

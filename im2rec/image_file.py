@@ -1,0 +1,215 @@
+"""What an image file's bytes say before anything is decoded: kind, size, and whether all is there.
+
+JPEG and PNG, nearly all that is ever packed, are walked here, marker by marker and chunk by chunk
+(ITU-T T.81 annex B; the PNG specification's chunk layout), in some 10 microseconds. The rarer
+kinds are Pillow's business.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import warnings
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from im2rec.errors import ImageError
+
+if TYPE_CHECKING:
+    from PIL import Image  # at run time only where used: it takes longer to load than to walk
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_OTHER_KINDS = ("BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000")  # Pillow's names for them
+
+_SOI, _EOI, _SOS, _APP1, _TEM = 0xD8, 0xD9, 0xDA, 0xE1, 0x01
+_RST = range(0xD0, 0xD8)
+_SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # DHT, JPG and DAC share the range
+# Inside a scan, 0xff is followed by 0 (stuffing), by RST, or by 0xff (fill); else a marker comes.
+_SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """kind: "jpeg", "png", "gif"...; width and height in pixels as stored, before any EXIF turn;
+    orientation: the EXIF code 1-8 of a JPEG or PNG; cmyk: a JPEG of four components; depth: bits
+    a channel; body: where the JPEG's first scan or the PNG's first chunk begins, in bytes."""
+
+    kind: str
+    width: int
+    height: int
+    orientation: int = 1
+    cmyk: bool = False
+    depth: int = 8
+    body: int = 0
+
+
+def identify(data: bytes) -> ImageFacts:
+    """Reads the header of an image file. Raises ImageError for what is no image of a known kind."""
+    if not data:
+        raise ImageError("empty file")
+    try:
+        if data.startswith(b"\xff\xd8"):
+            facts = _identify_jpeg(data)
+        elif data.startswith(PNG_SIGNATURE):
+            facts = _identify_png(data)
+        else:
+            facts = _identify_other(data)
+    except (IndexError, ValueError, struct.error) as error:
+        raise ImageError("truncated: the file ends inside its header") from error
+    if facts.width < 1 or facts.height < 1:
+        raise ImageError(f"damaged: a size of {facts.width}x{facts.height} pixels")
+    return facts
+
+
+def check_whole(data: bytes, facts: ImageFacts) -> None:
+    """Raises ImageError where the file's structure is cut or broken.
+
+    JPEG: every segment is there up to the end-of-image marker; entropy-coded data is not decoded.
+    PNG: every chunk up to IEND, those that the pixels need with a right CRC. Other kinds: Pillow
+    decodes them whole.
+    """
+    try:
+        if facts.kind == "jpeg":
+            _check_jpeg(data, facts.body)
+        elif facts.kind == "png":
+            _check_png(data)
+        else:
+            _check_other(data)
+    except (IndexError, struct.error) as error:
+        raise ImageError("truncated: the file ends before the image does") from error
+
+
+def _identify_jpeg(data: bytes) -> ImageFacts:
+    size: tuple[int, int] | None = None
+    components, depth, orientation = 0, 8, 1
+    at = 2
+    while True:
+        at = data.index(b"\xff", at) if data[at] != 0xFF else at
+        while data[at] == 0xFF:
+            at += 1
+        marker = data[at]
+        at += 1
+        if marker in _RST or marker in (0, _TEM, _SOI):
+            continue
+        if marker == _EOI:
+            raise ImageError("damaged: a JPEG without image data")
+        (length,) = struct.unpack_from(">H", data, at)
+        if marker == _SOS:
+            break
+        if marker in _SOF:
+            depth, height, width, components = struct.unpack_from(">BHHB", data, at + 2)
+            size = width, height
+        elif marker == _APP1 and data.startswith(b"Exif\0\0", at + 2):
+            orientation = exif_orientation(data[at + 8 : at + length])
+        at += length
+    if size is None:
+        raise ImageError("damaged: a JPEG whose scan comes before its frame header")
+    return ImageFacts("jpeg", *size, orientation, components == 4, depth, at)
+
+
+def _check_jpeg(data: bytes, at: int) -> None:
+    """Walks from the first scan's header to the end-of-image marker."""
+    while True:
+        (length,) = struct.unpack_from(">H", data, at)  # the header of a scan or another segment
+        at += length
+        found = _SCAN_END.search(data, at)
+        if not found:
+            raise ImageError("truncated: no end-of-image marker")
+        marker = data[found.start() + 1]
+        at = found.end()
+        if marker == _EOI:
+            return
+
+
+def exif_orientation(tiff: bytes) -> int:
+    """The orientation 1-8 that an EXIF block (from its TIFF header on) states; 1 if none."""
+    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    if order is None:
+        return 1
+    try:
+        (ifd,) = struct.unpack_from(order + "I", tiff, 4)
+        (count,) = struct.unpack_from(order + "H", tiff, ifd)
+        for number in range(count):
+            tag, _, _, value = struct.unpack_from(order + "HHIH", tiff, ifd + 2 + 12 * number)
+            if tag == 0x0112:
+                return value if 1 <= value <= 8 else 1
+    except struct.error:
+        pass
+    return 1
+
+
+def _identify_png(data: bytes) -> ImageFacts:
+    body = len(PNG_SIGNATURE)
+    length, kind, width, height, depth = struct.unpack_from(">I4sIIB", data, body)
+    if kind != b"IHDR" or length != 13:
+        raise ImageError("damaged: a PNG that does not begin with IHDR")
+    orientation, at = 1, body
+    while data[at + 4 : at + 8] not in (b"IDAT", b"IEND", b""):
+        (length,) = struct.unpack_from(">I", data, at)
+        if data[at + 4 : at + 8] == b"eXIf":
+            orientation = exif_orientation(data[at + 8 : at + 8 + length])
+        at += 12 + length
+    return ImageFacts("png", width, height, orientation, False, depth, body)
+
+
+def _check_png(data: bytes) -> None:
+    """Walks every chunk up to IEND."""
+    view = memoryview(data)
+    at = len(PNG_SIGNATURE)
+    while True:
+        length, kind = struct.unpack_from(">I4s", data, at)
+        end = at + 8 + length
+        (crc,) = struct.unpack_from(">I", data, end)
+        critical = not kind[0] & 0x20  # a chunk's first letter is a capital where pixels need it
+        if critical and zlib.crc32(view[at + 4 : end]) != crc:
+            name = kind.decode("latin-1")
+            raise ImageError(f"damaged: wrong CRC in the PNG chunk {name!r} at byte {at}")
+        if kind == b"IEND":
+            return
+        at = end + 4
+
+
+def _open_other(data: bytes) -> Image.Image:
+    from PIL import Image
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # bombs are judged by size; odd metadata is no concern
+        return Image.open(io.BytesIO(data), formats=_OTHER_KINDS)
+
+
+def _identify_other(data: bytes) -> ImageFacts:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with _open_other(data) as image:
+            width, height = image.size
+            depth = 16 if image.mode.startswith("I;16") else 32 if image.mode in "IF" else 8
+            kind = (image.format or "").lower()
+            return ImageFacts(kind, width, height, 1, image.mode == "CMYK", depth)
+    except UnidentifiedImageError:
+        raise ImageError(
+            f"not an image of a known kind: the file begins with {data[:16]!r}"
+        ) from None
+    except Image.DecompressionBombError as error:
+        raise ImageError(f"too large: {error}") from error
+    except Exception as error:  # Pillow's readers raise many kinds for a broken header
+        raise ImageError(f"damaged: {_first_line(error)}") from error
+
+
+def _check_other(data: bytes) -> None:
+    try:
+        with warnings.catch_warnings(), _open_other(data) as image:
+            warnings.simplefilter("ignore")
+            image.load()
+    except Exception as error:  # as above: whatever Pillow raises, the file is at fault
+        text = _first_line(error)
+        raise ImageError(
+            text if text.startswith("truncated") else f"truncated or damaged: {text}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0][:200] if lines else type(error).__name__

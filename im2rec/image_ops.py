@@ -1,0 +1,273 @@
+"""Pixels: image file bytes in, the bytes to pack out; pure, picklable, knows no files or processes.
+
+The pixel rules are im2rec.py's (MXNet master), which calls OpenCV: a centre crop to a square with
+margins floored, then a resize of the short edge with the other edge `long * N // short`, then
+JPEG or PNG by `imencode`. Pictures are HxWxC uint8 (uint16 from a 16-bit PNG as is), BGR, or HxW
+where grey.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import zlib
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from im2rec.errors import ImageError
+from im2rec.image_file import ImageFacts, check_whole, identify
+
+if TYPE_CHECKING:
+    import cv2
+    import numpy as np
+    import numpy.typing as npt
+
+    Picture = npt.NDArray[np.uint8] | npt.NDArray[np.uint16]
+
+# OpenCV's numbers, as `--inter-method` of im2rec.cc has them; 9 and 10 choose by image.
+INTERPOLATIONS = {
+    "nearest": 0,
+    "linear": 1,
+    "cubic": 2,
+    "area": 3,
+    "lanczos": 4,
+    "auto": 9,
+    "random": 10,
+}
+MAX_JPEG_EDGE = 65500  # pixels; libjpeg's JPEG_MAX_DIMENSION
+MAX_PIXELS = 178_956_970  # default bound; what Pillow, too, refuses as a decompression bomb
+OPENCV_MAX_PIXELS = 2**30  # OpenCV's own bound, CV_IO_MAX_IMAGE_PIXELS
+DEFAULT_QUALITY = {".jpg": 95, ".png": 3}
+QUALITY_RANGE = {".jpg": (1, 100), ".png": (0, 9)}
+
+# What libjpeg prints of a file whose pixels are wrong. Other remarks (bytes before the end marker,
+# strange metadata, colour profiles) leave the picture whole.
+_DAMAGE = re.compile(
+    r"Corrupt JPEG data: (?!\d+ extraneous bytes before marker 0xd9).*"
+    r"|Premature end of JPEG file.*|Inconsistent progression sequence.*|.*CRC error.*"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageOptions:
+    """What is done to each picture.
+
+    resize: the short edge in pixels, 0 = leave. quality: JPEG 1-100, PNG 0-9. color: 1 BGR, 0 grey,
+    -1 as stored. encoding: ".jpg" or ".png". pass_through: store the file's bytes. interpolation: a
+    key of INTERPOLATIONS. no_upscale: leave pictures whose short edge is below `resize`.
+    max_pixels: larger pictures, or results, are refused.
+    """
+
+    resize: int = 0
+    center_crop: bool = False
+    quality: int = 95
+    color: int = 1
+    encoding: str = ".jpg"
+    pass_through: bool = False
+    interpolation: str = "linear"
+    no_upscale: bool = False
+    max_pixels: int = MAX_PIXELS
+
+
+@dataclass(frozen=True, slots=True)
+class PackedImage:
+    """image: the bytes to pack. facts: of the source file. remarks: what the codec said of a
+    picture that is whole all the same."""
+
+    image: bytes
+    facts: ImageFacts
+    remarks: tuple[str, ...] = ()
+
+
+def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
+    """One image file's bytes as they are to be packed.
+
+    seed: decides the interpolation where that is "random"; the image's id, so that a run can be
+    repeated. Raises ImageError with the reason where the image cannot be packed.
+    """
+    facts = identify(data)
+    if facts.width * facts.height > options.max_pixels:
+        raise ImageError(
+            f"too large: {facts.width}x{facts.height} pixels, over --max-pixels "
+            f"{options.max_pixels}"
+        )
+    if options.pass_through:
+        check_whole(data, facts)
+        return PackedImage(data, facts)
+    picture, remarks = decode(data, facts, options.color)
+    if options.center_crop:
+        picture = center_crop(picture)
+    if options.resize:
+        picture = resize_short_edge(picture, options, seed)
+    return PackedImage(encode(picture, options), facts, remarks)
+
+
+def decode(data: bytes, facts: ImageFacts, color: int) -> tuple[Picture, tuple[str, ...]]:
+    """The picture, and what the codec remarked on it.
+
+    color: OpenCV's flag 1 (BGR), 0 (grey) or -1 (as stored, without the EXIF turn). Raises
+    ImageError where a pixel is missing or, as far as the codec can tell, wrong.
+    """
+    import cv2
+    import numpy as np
+
+    if facts.kind == "png":
+        check_whole(data, facts)  # OpenCV lets a wrong CRC pass
+    log = codec_log()
+    log.take()
+    try:
+        picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), color)
+    except cv2.error as error:
+        raise _refused(error, f"damaged {facts.kind}") from error
+    remarks = log.take()
+    damage = [line for line in remarks if _DAMAGE.fullmatch(line)]
+    if picture is None or picture.size == 0:
+        check_whole(data, facts)  # says better than the codec what is wrong
+        said = _short(" ".join(damage or remarks)) or "OpenCV cannot decode it"
+        raise ImageError(f"damaged {facts.kind}: {said}")
+    if damage:
+        raise ImageError(f"damaged {facts.kind}: {_short(damage[0])}")
+    return picture, remarks
+
+
+def center_crop(picture: Picture) -> Picture:
+    """The square in the middle, with margins floored."""
+    height, width = picture.shape[:2]
+    edge = min(height, width)
+    top, left = (height - edge) // 2, (width - edge) // 2
+    return picture[top : top + edge, left : left + edge]
+
+
+def resize_short_edge(picture: Picture, options: ImageOptions, seed: int) -> Picture:
+    """The picture with its short edge at options.resize, the other at `long * N // short`."""
+    import cv2
+
+    height, width = picture.shape[:2]
+    short, target = min(height, width), options.resize
+    if short == target or (options.no_upscale and short < target):
+        return picture
+    if height > width:
+        size = target, height * target // width
+    else:
+        size = width * target // height, target
+    _check_size(*size, options, "resized to ")
+    method = _method(options.interpolation, size, (width, height), seed)
+    try:
+        resized: Any = cv2.resize(picture, size, interpolation=method)
+    except cv2.error as error:
+        raise _refused(error, f"cannot be resized to {size[0]}x{size[1]}") from error
+    return resized  # type: ignore[no-any-return]
+
+
+def _method(name: str, size: tuple[int, int], old: tuple[int, int], seed: int) -> int:
+    """OpenCV's interpolation. "auto" is im2rec.cc's rule: cubic where both edges grow, area where
+    both shrink, else linear."""
+    if name == "auto":
+        if size[0] > old[0] and size[1] > old[1]:
+            name = "cubic"
+        elif size[0] < old[0] and size[1] < old[1]:
+            name = "area"
+        else:
+            name = "linear"
+    elif name == "random":
+        return zlib.crc32(seed.to_bytes(8, "little")) % 5
+    return INTERPOLATIONS[name]
+
+
+def encode(picture: Picture, options: ImageOptions) -> bytes:
+    """The picture as JPEG or PNG bytes. Raises ImageError where that codec cannot hold it."""
+    import cv2
+
+    height, width = picture.shape[:2]
+    _check_size(width, height, options, "")
+    if options.encoding == ".jpg":
+        if picture.dtype != "uint8":
+            raise ImageError(
+                f"{picture.dtype} channels do not fit a JPEG; use --encoding .png, or --color 0 "
+                "or 1 for 8 bits"
+            )
+        parameters = [cv2.IMWRITE_JPEG_QUALITY, options.quality]
+    else:
+        parameters = [cv2.IMWRITE_PNG_COMPRESSION, options.quality]
+    try:
+        done, buffer = cv2.imencode(options.encoding, picture, parameters)
+    except cv2.error as error:
+        raise _refused(error, f"cannot be encoded as {options.encoding}") from error
+    if not done:
+        said = _short(" ".join(codec_log().take()))
+        raise ImageError(f"cannot be encoded as {options.encoding}: {said}")
+    return buffer.tobytes()
+
+
+def _check_size(width: int, height: int, options: ImageOptions, what: str) -> None:
+    if options.encoding == ".jpg" and max(width, height) > MAX_JPEG_EDGE:
+        raise ImageError(
+            f"{what}{width}x{height} pixels, over JPEG's limit of {MAX_JPEG_EDGE} an edge"
+        )
+    if width * height > options.max_pixels:
+        raise ImageError(f"{what}{width}x{height} pixels, over --max-pixels {options.max_pixels}")
+
+
+def _refused(error: cv2.error, what: str) -> ImageError:
+    """OpenCV's error as a reason. Raises MemoryError where it is the machine that failed."""
+    import cv2
+
+    if error.code == cv2.Error.StsNoMem:
+        raise MemoryError from error
+    return ImageError(f"{what}: OpenCV: {_short(str(error))}")
+
+
+def _short(text: str) -> str:
+    """A codec's words on one line, without the place in its own sources."""
+    text = re.sub(r"\[ *(?:WARN|ERROR):[^\]]*\] global \S+ \S+ ", "", text)
+    text = re.sub(r"^OpenCV\([^)]*\) \S+ error: ", "", text)
+    return " ".join(text.split())[:200]
+
+
+class CodecLog:
+    """What the codecs print to file descriptor 2 while it is redirected to a file of this class.
+
+    libjpeg tells of damage inside a scan only there, and names no file.
+    """
+
+    def __init__(self) -> None:
+        self._fd = -1
+
+    def capture(self) -> None:
+        """From now on, and for the rest of this process, file descriptor 2 goes to this log."""
+        if self._fd == -1:
+            if hasattr(os, "memfd_create"):
+                self._fd = os.memfd_create("im2rec-codec-log")
+            else:
+                self._fd = os.dup(tempfile.TemporaryFile().fileno())  # noqa: SIM115
+            os.dup2(self._fd, 2)
+
+    def take(self) -> tuple[str, ...]:
+        """The lines since the last take, each shortened; nothing where nothing is captured."""
+        if self._fd == -1:
+            return ()
+        size = os.lseek(self._fd, 0, os.SEEK_CUR)
+        if not size:
+            return ()
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        text = os.read(self._fd, min(size, 1 << 16)).decode("utf-8", "replace")
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        os.ftruncate(self._fd, 0)
+        return tuple(dict.fromkeys(filter(None, map(_short, text.splitlines()))))
+
+
+@cache
+def codec_log() -> CodecLog:
+    """This process's log; silent until `capture` is called."""
+    return CodecLog()
+
+
+def prepare_worker() -> None:
+    """Makes a worker process ready: codecs loaded, their messages caught, one thread each."""
+    import cv2
+
+    cv2.setNumThreads(1)
+    cv2.ocl.setUseOpenCL(False)
+    codec_log().capture()

@@ -1,0 +1,60 @@
+"""The index of a `.rec`: one line `key TAB offset LF` for every record, in file order.
+
+key: a decimal integer; im2rec.py writes the list's id, rec2idx.py the position. offset: decimal,
+bytes from the start of the file to the record's first magic. No blank line, no comment: MXNet's
+Python reader raises on them, its C++ reader and DALI stop there without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from im2rec.errors import IndexLineError
+
+_LINE = re.compile(rb"([0-9]{1,20})\t([0-9]{1,19})")
+
+
+class IndexEntry(NamedTuple):
+    """One line: the record's key, and its offset in bytes from the start of the file."""
+
+    key: int
+    offset: int
+
+
+def format_index(entries: Iterable[tuple[int, int]]) -> bytes:
+    """The (key, offset) pairs as an index's bytes."""
+    return "".join([f"{key}\t{offset}\n" for key, offset in entries]).encode("ascii")
+
+
+def parse_index(data: bytes, path: str) -> tuple[list[IndexEntry], list[IndexLineError]]:
+    """Reads an index: its entries in order, and an error for each line that is none.
+
+    A line ends with LF (a CR before it is taken for part of the line end). The last line must end
+    too: what a cut file's last line says cannot be trusted.
+    """
+    entries: list[IndexEntry] = []
+    faults: list[IndexLineError] = []
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    for number, line in enumerate(lines, 1):
+        match = _LINE.fullmatch(line.removesuffix(b"\r"))
+        if match:
+            entries.append(IndexEntry(int(match[1]), int(match[2])))
+        else:
+            faults.append(IndexLineError(path, number, f"found {_shown(line)}, expected {_FORM}"))
+    if tail:
+        faults.append(
+            IndexLineError(
+                path, len(lines) + 1, f"the last line {_shown(tail)} has no end: the file is cut"
+            )
+        )
+    return entries, faults
+
+
+_FORM = "key TAB offset"
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:40])[1:] + ("..." if len(line) > 40 else "")

@@ -1,0 +1,269 @@
+"""The verb inspect: what is in a record file or a set of them; gets through odd data."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from im2rec.errors import ImageError, InputError, PayloadError, RecordError
+from im2rec.framing import Record, RecordReader
+from im2rec.image_file import identify
+from im2rec.image_record import ImageRecord, decode
+from im2rec.index import parse_index
+from im2rec.shards import RecordSet, find_classes, other_format, read_classes
+
+Progress = Callable[[int, int], None]  # bytes read, bytes in all
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLine:
+    """One record: its file, offset and length in bytes, and, as far as it makes sense, id, labels,
+    and the image's kind ("-": no image, "?": of no known kind), width, height and bytes."""
+
+    file: str
+    offset: int
+    length: int
+    parts: int
+    id: int | None
+    labels: tuple[float, ...]
+    kind: str
+    width: int
+    height: int
+    image_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Smallest, middle and largest of many whole numbers."""
+
+    min: int
+    median: int
+    max: int
+
+
+@dataclass
+class Summary:
+    """What is in a set.
+
+    files, bytes: of the .rec files; records; ids: smallest and largest; label_widths: records by
+    number of labels; class_counts: records by class, where every label is one whole number;
+    class_names: from the class map; kinds: records by image kind; width, height, image_bytes:
+    spreads; cut: records in several parts; without_image; unreadable: payloads that are no image
+    record; damaged: places where the framing is broken; index: a word for each .rec; joint_index:
+    None without one.
+    """
+
+    name: str
+    files: list[str] = field(default_factory=list)
+    bytes: int = 0
+    records: int = 0
+    ids: tuple[int, int] | None = None
+    label_widths: Counter[int] = field(default_factory=Counter)
+    class_counts: Counter[int] | None = field(default_factory=Counter)
+    class_names: list[str] | None = None
+    kinds: Counter[str] = field(default_factory=Counter)
+    width: Spread | None = None
+    height: Spread | None = None
+    image_bytes: Spread | None = None
+    cut: int = 0
+    without_image: int = 0
+    unreadable: int = 0
+    damaged: int = 0
+    index: list[str] = field(default_factory=list)
+    joint_index: str | None = None
+
+    @property
+    def num_training_samples(self) -> int:
+        """What a trainer calls the number of records with an image."""
+        return self.records - self.without_image - self.unreadable
+
+    @property
+    def num_classes(self) -> int | None:
+        """The number of classes a trainer needs: one more than the largest label; None where the
+        labels are no classes."""
+        return max(self.class_counts) + 1 if self.class_counts else None
+
+    @property
+    def label_width(self) -> int | None:
+        """The number of labels a trainer must be told: the largest there is."""
+        return max(self.label_widths, default=None)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The summary as JSON has it."""
+        spreads = {}
+        for name in ("width", "height", "image_bytes"):
+            spread: Spread | None = getattr(self, name)
+            spreads[name] = spread and {
+                "min": spread.min,
+                "median": spread.median,
+                "max": spread.max,
+            }
+        classes = None
+        if self.class_counts:
+            classes = [
+                {"class": number, "name": self.name_of(number), "records": count}
+                for number, count in sorted(self.class_counts.items())
+            ]
+        return {
+            "name": self.name,
+            "files": self.files,
+            "bytes": self.bytes,
+            "records": self.records,
+            "ids": self.ids and {"min": self.ids[0], "max": self.ids[1]},
+            "label_widths": {str(k): v for k, v in sorted(self.label_widths.items())},
+            "classes": classes,
+            "kinds": dict(self.kinds.most_common()),
+            **spreads,
+            "cut": self.cut,
+            "without_image": self.without_image,
+            "unreadable": self.unreadable,
+            "damaged": self.damaged,
+            "index": self.index,
+            "joint_index": self.joint_index,
+            "num_training_samples": self.num_training_samples,
+            "num_classes": self.num_classes,
+            "label_width": self.label_width,
+        }
+
+    def name_of(self, number: int) -> str | None:
+        """A class's name, where the class map has one."""
+        if self.class_names and 0 <= number < len(self.class_names):
+            return self.class_names[number]
+        return None
+
+
+def inspect_set(
+    records: RecordSet,
+    *,
+    each: Callable[[RecordLine], None] | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Reads every record of a set and sums up what is there.
+
+    each: called with every record, in file order. Damage is counted and passed over; judging it is
+    verify's business. Raises OSError where a file cannot be read, InputError where it is of another
+    kind.
+    """
+    for path in records.recs:
+        if kind := other_format(path):
+            raise InputError(path, f"this is {kind}")
+    summary = Summary(records.name, list(records.recs))
+    widths, heights, sizes = array("I"), array("I"), array("Q")
+    total = sum(os.path.getsize(path) for path in records.recs)
+    for path, idx in zip(records.recs, records.idxs, strict=True):
+        before = summary.records
+        for record in _records(path, summary):
+            line = _describe(path, record, summary)
+            if line.width:
+                widths.append(line.width)
+                heights.append(line.height)
+            if line.image_bytes:
+                sizes.append(line.image_bytes)
+            if each:
+                each(line)
+            if progress:
+                progress(summary.bytes + record.end, total)
+        summary.bytes += os.path.getsize(path)
+        summary.index.append(_index_state(idx, summary.records - before))
+    summary.width, summary.height, summary.image_bytes = map(_spread, (widths, heights, sizes))
+    if records.joint:
+        summary.joint_index = _index_state(records.joint, summary.records)
+    classes = find_classes(records.prefix)
+    summary.class_names = read_classes(classes) if classes else None
+    return summary
+
+
+def _records(path: str, summary: Summary) -> Iterator[Record]:
+    """The whole records of a file, over any damage; the damaged places are counted."""
+    with open(path, "rb", buffering=1 << 20) as stream:
+        reader = RecordReader(stream, path)
+        while True:
+            try:
+                record = reader.read()
+            except RecordError as error:
+                summary.damaged += 1
+                head = reader.next_head(max(error.offset, reader.offset) + 4)
+                if head is None:
+                    return
+                reader.seek(head)
+                continue
+            if record is None:
+                return
+            yield record
+
+
+def _describe(path: str, record: Record, summary: Summary) -> RecordLine:
+    """One record as a line, counted in the summary."""
+    summary.records += 1
+    summary.cut += record.parts > 1
+    length = record.end - record.offset
+    try:
+        content = decode(record.payload)
+    except PayloadError:
+        summary.unreadable += 1
+        return RecordLine(path, record.offset, length, record.parts, None, (), "?", 0, 0, 0)
+    summary.label_widths[len(content.labels)] += 1
+    low, high = summary.ids or (content.id, content.id)
+    summary.ids = min(low, content.id), max(high, content.id)
+    _count_class(content, summary)
+    kind, width, height = "-", 0, 0
+    if content.image:
+        try:
+            facts = identify(content.image)
+            kind, width, height = facts.kind, facts.width, facts.height
+        except ImageError:
+            kind = "?"
+        summary.kinds[kind] += 1
+    else:
+        summary.without_image += 1
+    return RecordLine(
+        path,
+        record.offset,
+        length,
+        record.parts,
+        content.id,
+        content.labels,
+        kind,
+        width,
+        height,
+        len(content.image),
+    )
+
+
+def _count_class(content: ImageRecord, summary: Summary) -> None:
+    """Counts the record's class; gives counting up where labels turn out to be no classes."""
+    if summary.class_counts is None or not content.image:
+        return
+    label = content.labels[0] if len(content.labels) == 1 else -1.0
+    if label.is_integer() and label >= 0:
+        summary.class_counts[int(label)] += 1
+    else:
+        summary.class_counts = None
+
+
+def _spread(values: array[int]) -> Spread | None:
+    if not values:
+        return None
+    import numpy as np
+
+    numbers = np.frombuffer(values, dtype=f"u{values.itemsize}")
+    middle = np.partition(numbers, (len(numbers) - 1) // 2)[(len(numbers) - 1) // 2]
+    return Spread(int(numbers.min()), int(middle), int(numbers.max()))
+
+
+def _index_state(path: str | None, records: int) -> str:
+    """A word on an index: is it there, and does it have a line for every record?"""
+    if path is None:
+        return "none"
+    try:
+        with open(path, "rb") as file:
+            entries, faults = parse_index(file.read(), path)
+    except OSError as error:
+        return f"unreadable: {error.strerror}"
+    if faults:
+        return f"malformed at line {faults[0].line}"
+    return "complete" if len(entries) == records else f"{len(entries)} lines for {records} records"

@@ -1,0 +1,219 @@
+"""The list: one row `id TAB label [TAB label...] TAB path LF` for each image, UTF-8.
+
+id: 0..2**64-1. label: a number that float32 can hold. path: relative to ROOT, with `/`. MXNet's
+master writes whole labels as `3`, its releases as `3.000000`; both are read. A list is kept as the
+file's bytes and one offset a row, and a row is parsed when it is asked for, so that a list of
+100 million rows costs little more memory than the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from im2rec.errors import InputError, ListError
+
+MAX_FAULTS = 20  # rows at fault that an error names; the rest are counted
+MAX_ID = 2**64 - 1  # a record stores its id as u64
+_FLOAT32 = struct.Struct("<f")  # and its labels as float32
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One row: the image's id (u64), its labels, and its path below ROOT, with `/`."""
+
+    id: int
+    labels: tuple[float, ...]
+    path: str
+
+
+class ImageList:
+    """A list that has been read and found good. `len`, iteration and slices give entries.
+
+    path: the file; sha256: of its bytes; label_widths: how many rows have how many labels;
+    leaves_root: line numbers of rows whose path is absolute or has a `..` in it.
+    """
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.sha256 = hashlib.sha256(data).hexdigest()
+        self.label_widths: dict[int, int] = {}
+        self.leaves_root: list[int] = []
+        self._data = data
+        self._starts = array("Q")  # byte offset of each row
+        self._check()
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self.rows(0, len(self))
+
+    def rows(self, first: int, last: int) -> Iterator[Entry]:
+        """The entries first..last-1, counted from 0 in file order."""
+        for start in self._starts[first:last]:
+            yield parse_row(self._line(start)[0])
+
+    def numbered(self) -> Iterator[tuple[int, Entry]]:
+        """The entries, each with its line number in the file, from 1."""
+        for number, _, line in self._lines():
+            yield number, parse_row(line)
+
+    def _line(self, start: int) -> tuple[bytes, int]:
+        """The line that begins at byte `start`, without its end, and where the next begins."""
+        end = self._data.find(b"\n", start)
+        if end == -1:
+            end = len(self._data)
+        return self._data[start:end].removesuffix(b"\r"), end + 1
+
+    def _lines(self) -> Iterator[tuple[int, int, bytes]]:
+        """Line number, byte offset and text of every line that is not blank."""
+        start, number = (len(_BOM) if self._data.startswith(_BOM) else 0), 0
+        while start < len(self._data):
+            line, following = self._line(start)
+            number += 1
+            if line.strip():
+                yield number, start, line
+            start = following
+
+    def _check(self) -> None:
+        """Parses every row once; raises ListError with all that is wrong."""
+        faults: list[tuple[int, str]] = []
+        count = 0
+        ids = array("Q")
+        lines = array("Q")  # line number of each row
+        for number, start, line in self._lines():
+            try:
+                entry = parse_row(line)
+            except ValueError as error:
+                count += 1
+                if len(faults) < MAX_FAULTS:
+                    faults.append((number, str(error)))
+                continue
+            self._starts.append(start)
+            ids.append(entry.id)
+            lines.append(number)
+            width = len(entry.labels)
+            self.label_widths[width] = self.label_widths.get(width, 0) + 1
+            if os.path.isabs(entry.path) or ".." in entry.path.replace(os.sep, "/").split("/"):
+                self.leaves_root.append(number)
+        for first, again in _duplicates(ids):
+            count += 1
+            if len(faults) < MAX_FAULTS:
+                found = f"id {ids[again]} stands in line {lines[first]} already"
+                faults.append((lines[again], found))
+        if count:
+            raise ListError(self.path, tuple(sorted(faults)), count)
+
+
+def _duplicates(ids: array[int]) -> Iterator[tuple[int, int]]:
+    """Pairs of rows with one id: the row that has it first, and each later one."""
+    import numpy as np
+
+    values = np.frombuffer(ids, dtype=np.uint64) if ids else np.empty(0, np.uint64)
+    order = np.argsort(values, kind="stable")
+    same = np.flatnonzero(values[order[1:]] == values[order[:-1]]) + 1
+    first = 0
+    previous = -1
+    for at in same.tolist():
+        if at != previous + 1:
+            first = int(order[at - 1])
+        previous = at
+        yield first, int(order[at])
+
+
+def read_list(path: str) -> ImageList:
+    """Reads and checks a list.
+
+    CRLF, a byte-order mark and blank lines are accepted; the file is never changed. Raises
+    InputError where it cannot be read, ListError with line numbers where rows are malformed.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise InputError(path, f"cannot read the list: {error.strerror}") from error
+    return ImageList(path, data)
+
+
+def parse_row(line: bytes) -> Entry:
+    """One line of a list, without its end. Raises ValueError that says what is wrong with it."""
+    fields = line.split(b"\t")
+    if len(fields) < 3:
+        raise ValueError(
+            f"{len(fields)} field{'s' * (len(fields) != 1)}, expected id TAB label TAB path "
+            f"(separated by TAB, not by spaces)"
+        )
+    try:
+        path = fields[-1].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the path {_shown(fields[-1])} is not UTF-8") from error
+    if not path.strip():
+        raise ValueError("the path is empty")
+    if "\0" in path:
+        raise ValueError(f"the path {_shown(fields[-1])} has a NUL byte")
+    return Entry(_id(fields[0]), tuple([_label(field) for field in fields[1:-1]]), path)
+
+
+def _id(field: bytes) -> int:
+    text = field.strip()
+    if not text.isdigit() or len(text) > 40:
+        raise ValueError(f"id {_shown(field)}, expected a whole number from 0 to 2**64-1")
+    value = int(text)
+    if value > MAX_ID:
+        raise ValueError(f"id {value}, expected at most {MAX_ID} (2**64-1)")
+    return value
+
+
+def _label(field: bytes) -> float:
+    try:
+        if b"_" in field:  # float() takes 1_000, a list does not
+            raise ValueError
+        value = float(field)
+    except ValueError:
+        raise ValueError(f"label {_shown(field)}, expected a number") from None
+    stored = as_float32(value)
+    if not math.isfinite(stored):
+        raise ValueError(f"label {_shown(field)}, expected a number that float32 can hold")
+    if value.is_integer() and stored != value:
+        raise ValueError(
+            f"label {_shown(field)} would become {stored:.0f}: labels are float32, "
+            "which holds every whole number only up to 16777216"
+        )
+    return value
+
+
+def as_float32(value: float) -> float:
+    """The value as a record stores it. Infinite where it is beyond float32's range."""
+    try:
+        rounded: float = _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return rounded
+
+
+def format_row(entry: Entry) -> bytes:
+    """The entry as a line of a list, with its end. Whole labels are written `3`."""
+    labels = "\t".join([format_label(label) for label in entry.labels])
+    return f"{entry.id}\t{labels}\t{entry.path}\n".encode()
+
+
+def format_label(label: float) -> str:
+    """The shortest text that reads back as this label; without a point where it is whole."""
+    return str(int(label)) if float(label).is_integer() else repr(float(label))
+
+
+def format_list(entries: Iterable[Entry]) -> bytes:
+    """The entries as a list's bytes."""
+    return b"".join([format_row(entry) for entry in entries])
+
+
+def _shown(field: bytes) -> str:
+    text = repr(field[:40].decode("utf-8", "backslashreplace"))
+    return text + ("..." if len(field) > 40 else "")

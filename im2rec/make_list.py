@@ -1,0 +1,334 @@
+"""The verb make-list: a folder of images becomes one list or several.
+
+The order, numbers and splits are those of im2rec.py (MXNet master) wherever it loses no image.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from im2rec.errors import InputError, OptionError
+from im2rec.lst import Entry, format_list
+from im2rec.shards import Output, read_classes
+
+DEFAULT_EXTENSIONS = (".jpeg", ".jpg", ".png")  # im2rec.py's
+DEFAULT_SEED = 100  # im2rec.py's
+_HIDDEN_NAMES = ("__MACOSX",)  # what macOS leaves in archives; other hidden names begin with a dot
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """How a folder becomes lists.
+
+    label_from: "top" numbers the folders directly under ROOT, as torchvision's ImageFolder does;
+    "leaf" every folder that holds images, as im2rec.py does. recursive: False lists only ROOT's own
+    images, with label 0. classes: path of a class map that fixes names and numbers. extensions:
+    with a dot, in lower case. train_ratio, test_ratio: shares from 0 to 1; None = not given.
+    chunks: equal parts to cut the list into first. stratify: split each class by the ratios. ids:
+    "run" numbers images over the whole run in scan order, "per-list" each list from 0 in its order.
+    """
+
+    label_from: str = "top"
+    recursive: bool = True
+    classes: str | None = None
+    extensions: tuple[str, ...] = DEFAULT_EXTENSIONS
+    include_hidden: bool = False
+    shuffle: bool = True
+    seed: int = DEFAULT_SEED
+    train_ratio: float | None = None
+    test_ratio: float | None = None
+    chunks: int = 1
+    stratify: bool = False
+    ids: str = "run"
+    fsync: bool = True
+
+
+@dataclass
+class ListReport:
+    """What came of it.
+
+    lists: (path, images) of each list written. classes: names in number order, or None without
+    classes; class_counts: images of each. other_extensions: files passed over, by extension.
+    hidden: files and folders passed over; in_root: images directly in ROOT beside class folders;
+    broken_links; folders_again: folders met a second time through a link; empty_classes: folders
+    that hold no image. unlistable: names that a list cannot hold, with the reason.
+    """
+
+    root: str
+    lists: list[tuple[str, int]] = field(default_factory=list)
+    classes: list[str] | None = None
+    class_counts: Counter[int] = field(default_factory=Counter)
+    classes_path: str | None = None
+    other_extensions: Counter[str] = field(default_factory=Counter)
+    hidden: int = 0
+    in_root: int = 0
+    broken_links: list[str] = field(default_factory=list)
+    folders_again: list[str] = field(default_factory=list)
+    empty_classes: list[str] = field(default_factory=list)
+    unlistable: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def images(self) -> int:
+        """Images in all lists together."""
+        return sum(count for _, count in self.lists)
+
+
+def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
+    """Lists ROOT's images in PREFIX.lst (or _train, _val, _test, _0...) and PREFIX.classes.txt.
+
+    Raises OptionError, InputError (no image, unknown class...) and OutputError; then no file is
+    written.
+    """
+    _check_options(options)
+    if not os.path.isdir(root):
+        found = "is not a folder" if os.path.exists(root) else "there is no such folder"
+        raise InputError(root, f"ROOT: {found}", "the order is PREFIX ROOT")
+    report = ListReport(root)
+    entries = _Scan(root, options, report).entries()
+    if options.shuffle:
+        random.Random(options.seed).shuffle(entries)
+    lists = list(_split(entries, options))
+    with Output(prefix, fsync=options.fsync) as output:
+        names = []
+        for suffix, part in lists:
+            if options.ids == "per-list":
+                part = [Entry(at, entry.labels, entry.path) for at, entry in enumerate(part)]
+            name = f"{output.stem}{suffix}.lst"
+            output.write(name, format_list(part))
+            names.append(name)
+            report.lists.append((os.path.join(output.folder, name), len(part)))
+        if report.classes is not None:
+            name = f"{output.stem}.classes.txt"
+            output.write(name, "".join([f"{each}\n" for each in report.classes]).encode())
+            names.append(name)
+            report.classes_path = os.path.join(output.folder, name)
+        output.publish(names)
+    return report
+
+
+def _check_options(options: ListOptions) -> None:
+    train, test = options.train_ratio, options.test_ratio
+    for name, ratio in (("train-ratio", train), ("test-ratio", test)):
+        if ratio is not None and not 0 <= ratio <= 1:  # false for a NaN, too
+            raise OptionError(f"--{name} {ratio}, expected 0 to 1")
+    if (
+        train is not None and test is not None and train + test > 1 + 1e-9
+    ):  # 0.7 + 0.3 > 1 by a hair
+        raise OptionError(f"--train-ratio {train} and --test-ratio {test} add up to more than 1")
+    if options.chunks < 1:
+        raise OptionError(f"--chunks {options.chunks}, expected at least 1")
+    if not options.recursive and (options.classes or options.label_from != "top"):
+        raise OptionError("--no-recursive gives every image label 0; it takes no classes")
+    if options.stratify and train is None and test is None:
+        raise OptionError("--stratify needs --train-ratio or --test-ratio")
+    if not options.extensions:
+        raise OptionError("--exts names no extension")
+
+
+# --- scanning ---------------------------------------------------------------------------------
+
+
+class _Scan:
+    """One walk through ROOT: images in im2rec.py's order, all that is passed over counted."""
+
+    def __init__(self, root: str, options: ListOptions, report: ListReport) -> None:
+        self._root = root
+        self._options = options
+        self._report = report
+        self._entered: set[tuple[int, int]] = set()
+        self._extensions = frozenset(options.extensions)
+
+    def entries(self) -> list[Entry]:
+        """Every image, in scan order, with ids 0..N-1. Raises InputError where there is none."""
+        if not self._options.recursive:
+            files, _ = self._read(self._root, "")
+            return self._numbered([(path, 0) for path in files])
+        if self._options.label_from == "leaf":
+            groups = [
+                (self._folder_name(folder), files)
+                for folder, files in self._walk(self._root, "")
+                if files
+            ]
+        else:
+            groups = self._top_groups()
+        return self._numbered(self._labelled(groups))
+
+    def _top_groups(self) -> list[tuple[str, list[str]]]:
+        """The folders directly under ROOT with all images below each."""
+        self._entered.add(_identity(self._root))
+        images, folders = self._read(self._root, "")
+        self._report.in_root = len(images)
+        groups = []
+        for name in folders:
+            files = [
+                path
+                for _, found in self._walk(os.path.join(self._root, name), name)
+                for path in found
+            ]
+            groups.append((name, files))
+        if images and not any(files for _, files in groups):
+            raise InputError(
+                self._root,
+                f"{len(images)} images directly in ROOT and none in folders below it",
+                "use --no-recursive to list them with label 0",
+            )
+        return groups
+
+    def _labelled(self, groups: list[tuple[str, list[str]]]) -> list[tuple[str, int]]:
+        """Each image's path with its class number; fills in the report's classes."""
+        report, given = self._report, self._options.classes
+        report.empty_classes = [name for name, files in groups if not files]
+        names = read_classes(given) if given else [name for name, files in groups if files]
+        numbers = {name: number for number, name in enumerate(names)}
+        unknown = [name for name, _ in groups if name not in numbers] if given else []
+        if unknown:
+            raise InputError(
+                self._root,
+                f"folders that {given} does not name: {', '.join(map(repr, unknown[:20]))}",
+                "add them to the class map, or move them out of ROOT",
+            )
+        if given:
+            report.empty_classes = []  # the map has numbered them
+        report.classes = names
+        labelled = []
+        for name, files in groups:
+            for path in files:
+                labelled.append((path, numbers[name]))
+        report.class_counts.update(number for _, number in labelled)
+        return labelled
+
+    def _numbered(self, labelled: list[tuple[str, int]]) -> list[Entry]:
+        if not labelled:
+            seen = ", ".join(
+                f"{count} {ext}" for ext, count in self._report.other_extensions.most_common(8)
+            )
+            raise InputError(
+                self._root,
+                f"no image found; looked for {' '.join(sorted(self._extensions))}, "
+                f"saw {seen or 'no other files'}",
+                "name others with --exts" if seen else "",
+            )
+        return [Entry(at, (label,), path) for at, (path, label) in enumerate(labelled)]
+
+    def _walk(self, folder: str, inside: str) -> Iterator[tuple[str, list[str]]]:
+        """Every folder from this one down, top first, names in code point order: its path below
+        ROOT, and its images'. Each real folder is entered once, so links cannot make a loop."""
+        stack = [(folder, inside)]
+        while stack:
+            folder, inside = stack.pop()
+            identity = _identity(folder)
+            if identity in self._entered:
+                self._report.folders_again.append(inside)
+                continue
+            self._entered.add(identity)
+            images, names = self._read(folder, inside)
+            yield inside, images
+            for name in reversed(names):
+                stack.append((os.path.join(folder, name), f"{inside}/{name}" if inside else name))
+
+    def _read(self, folder: str, inside: str) -> tuple[list[str], list[str]]:
+        """One folder's images, as sorted paths below ROOT, and its folders, as sorted names."""
+        report, extensions = self._report, self._extensions
+        hidden_too = self._options.include_hidden
+        images, folders = [], []
+        try:
+            with os.scandir(folder) as items:
+                for item in items:
+                    name = item.name
+                    if not hidden_too and (name.startswith(".") or name in _HIDDEN_NAMES):
+                        report.hidden += 1
+                    elif item.is_dir():
+                        folders.append(name)
+                    elif (ending := os.path.splitext(name)[1].lower()) not in extensions:
+                        report.other_extensions[ending or "without extension"] += 1
+                    elif item.is_file():
+                        images.append(name)
+                    else:
+                        report.broken_links.append(f"{inside}/{name}" if inside else name)
+        except OSError as error:
+            raise InputError(folder, f"cannot be read: {error.strerror}") from error
+        images.sort()
+        folders.sort()
+        paths = [f"{inside}/{name}" for name in images] if inside else images
+        return [path for path in paths if self._can_be_listed(path)], folders
+
+    def _can_be_listed(self, path: str) -> bool:
+        found = _UNLISTABLE.search(path)
+        if found:
+            reason = {"\t": "a TAB", "\n": "a newline", "\r": "a carriage return"}.get(found[0])
+            self._report.unlistable.append((path, f"{reason or 'not UTF-8'} in the name"))
+        return not found
+
+    @staticmethod
+    def _folder_name(inside: str) -> str:
+        """A folder's name in the class map: its path below ROOT, `.` for ROOT itself."""
+        return inside or "."
+
+
+_UNLISTABLE = re.compile("[\t\n\r\ud800-\udfff]")  # a list is lines of fields, in UTF-8
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    """What tells a real folder from another, whatever links lead to it."""
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
+
+
+# --- splitting --------------------------------------------------------------------------------
+
+
+def _split(entries: list[Entry], options: ListOptions) -> Iterator[tuple[str, list[Entry]]]:
+    """The lists to write: what follows the prefix in each name, and its entries.
+
+    Together they are a partition of the entries. The sizes are im2rec.py's: chunks of
+    ceil(N / chunks), the ratios of a full chunk rounded down; where those would lose images (ratios
+    that add up to 1), train takes the rest.
+    """
+    size = -(-len(entries) // options.chunks)
+    for chunk in range(options.chunks):
+        suffix = f"_{chunk}" if options.chunks > 1 else ""
+        part = entries[chunk * size : (chunk + 1) * size]
+        if options.train_ratio in (None, 1.0) and not options.test_ratio:
+            yield suffix, part
+            continue
+        for name, rows in _split_by_ratio(part, size, options).items():
+            yield f"{suffix}_{name}", rows
+
+
+def _split_by_ratio(part: list[Entry], size: int, options: ListOptions) -> dict[str, list[Entry]]:
+    """One chunk as test, val and train; those that the ratios leave out are absent.
+
+    size: of a full chunk, which the ratios are taken of.
+    """
+    test = options.test_ratio or 0.0
+    train = options.train_ratio if options.train_ratio is not None else 1.0 - test
+    has_val = options.train_ratio is not None and train + test < 1.0
+    groups: dict[object, tuple[int, int]] = {}  # class: (rows of test, rows of train)
+    if options.stratify:
+        for label, count in Counter(entry.labels for entry in part).items():
+            groups[label] = int(count * test), int(count * train)
+    else:
+        groups[None] = int(size * test), int(size * train)
+    lists: dict[str, list[Entry]] = {"test": [], "val": [], "train": []}
+    seen: Counter[object] = Counter()
+    for entry in part:
+        group = entry.labels if options.stratify else None
+        in_test, in_train = groups[group]
+        at = seen[group]
+        seen[group] += 1
+        if at < in_test:
+            lists["test"].append(entry)
+        elif at < in_test + in_train or not has_val:
+            lists["train"].append(entry)
+        else:
+            lists["val"].append(entry)
+    if not test:
+        del lists["test"]
+    if not has_val:
+        del lists["val"]
+    return lists

@@ -1,0 +1,525 @@
+"""The verb pack: a list and a folder of images become a set of record files.
+
+The list is cut into parts of a few dozen rows. Workers turn each part into a file of framed records
+(`pack_shard`, a pure function of a slice of the list and the options); this process joins the parts
+in list order, so the bytes do not depend on how many workers there were.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+from im2rec import framing, image_record, pool
+from im2rec.errors import (
+    ImageError,
+    InputError,
+    NothingPacked,
+    OptionError,
+    TooManyFailures,
+    WorkerError,
+)
+from im2rec.image_ops import (
+    DEFAULT_QUALITY,
+    INTERPOLATIONS,
+    OPENCV_MAX_PIXELS,
+    QUALITY_RANGE,
+    ImageOptions,
+    convert,
+    prepare_worker,
+)
+from im2rec.lst import MAX_FAULTS, Entry, ImageList, read_list
+from im2rec.shards import (
+    FAMILY,
+    MANIFEST_VERSION,
+    Output,
+    SetWriter,
+    ShardFacts,
+    find_classes,
+    manifest_names,
+    read_classes,
+    write_manifest,
+    writing,
+)
+
+ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
+PARTS_PER_WORKER = 8  # a short list is cut finer, so that no worker waits long for the last one
+MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
+
+
+@dataclass(frozen=True, slots=True)
+class PackOptions:
+    """How a list is packed.
+
+    image: what is done to each picture. pack_label: store every label; False stores the first.
+    label_width: labels that every row must have, None = any. allow_outside_root: follow paths that
+    leave ROOT. shards, shard_size: at most one of them; shard_size in bytes. max_failures: images
+    that may be left out; with `failures_are_percent` a percentage of the rows. workers: None = the
+    CPUs that this process may use. start_method: of multiprocessing; None = the fastest safe one.
+    fsync: flush to disk before a name becomes final.
+    """
+
+    image: ImageOptions = field(default_factory=ImageOptions)
+    pack_label: bool = True
+    label_width: int | None = None
+    allow_outside_root: bool = False
+    shards: int | None = None
+    shard_size: int | None = None
+    max_failures: float = 0
+    failures_are_percent: bool = False
+    workers: int | None = None
+    start_method: str | None = None
+    fsync: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An image that was left out: its id, its path below ROOT, and why."""
+
+    id: int
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a codec said of an image that was packed."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """One slice of a list to pack. first: the number of its first row, from 0; rec: the file to
+    write its framed records to."""
+
+    entries: tuple[Entry, ...]
+    first: int
+    root: str
+    image: ImageOptions
+    pack_label: bool
+    rec: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStats:
+    """What came of a ShardSpec.
+
+    records: (id, bytes in the file) of each record, in list order. label_widths: how many records
+    have how many labels. turned, cmyk, other: how many
+    source files have an EXIF turn, are CMYK, are neither JPEG nor PNG.
+    """
+
+    records: tuple[tuple[int, int], ...]
+    failures: tuple[Failure, ...]
+    remarks: tuple[Remark, ...]
+    label_widths: dict[int, int]
+    turned: int
+    cmyk: int
+    other: int
+
+
+@dataclass
+class PackReport:
+    """What came of packing one list. rows = packed + failed.
+
+    label_widths, turned, cmyk, other: as in ShardStats. files: names that were
+    published, in PREFIX's folder.
+    """
+
+    list_path: str
+    prefix: str
+    rows: int
+    pass_through: bool = False
+    packed: int = 0
+    bytes: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    label_widths: Counter[int] = field(default_factory=Counter)
+    turned: int = 0
+    cmyk: int = 0
+    other: int = 0
+    files: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Images left out."""
+        return len(self.failures)
+
+
+def is_missing(failure: Failure) -> bool:
+    """Whether the image is not there at all, as all are when ROOT is wrong."""
+    return failure.reason == _MISSING
+
+
+_MISSING = "missing: there is no such file"
+
+Progress = Callable[[PackReport, int], None]  # the report so far, and how many rows are done
+
+
+def _no_progress(_: PackReport, __: int) -> None:
+    pass
+
+
+# --- one part: runs in a worker ---------------------------------------------------------------
+
+
+def pack_shard(spec: ShardSpec) -> ShardStats:
+    """Packs a slice of a list into the file `spec.rec`: framed records, in list order.
+
+    A pure function of the spec and the image files. Images that cannot be packed become failures.
+    Raises OutputError where the file cannot be written, WorkerError where memory runs out.
+    """
+    records: list[tuple[int, int]] = []
+    failures: list[Failure] = []
+    remarks: list[Remark] = []
+    counts: Counter[str] = Counter()
+    widths: Counter[int] = Counter()
+    with writing(spec.rec), open(spec.rec, "wb") as rec:
+        for row, entry in enumerate(spec.entries, spec.first):
+            pool.note(row)
+            try:
+                data = read_image(os.path.join(spec.root, entry.path))
+                packed = convert(data, spec.image, entry.id)
+                labels = entry.labels if spec.pack_label else entry.labels[:1]
+                record = _framed(image_record.encode(entry.id, labels, packed.image))
+            except ImageError as error:
+                failures.append(Failure(entry.id, entry.path, str(error)))
+                continue
+            except MemoryError:
+                raise WorkerError("a worker ran out of memory", (entry.path,)) from None
+            rec.write(record)
+            records.append((entry.id, len(record)))
+            remarks += [Remark(entry.path, text) for text in packed.remarks]
+            widths[len(labels)] += 1
+            facts = packed.facts
+            counts["turned"] += facts.orientation != 1
+            counts["cmyk"] += facts.cmyk
+            counts["other"] += facts.kind not in ("jpeg", "png")
+    pool.note(None)
+    return ShardStats(
+        tuple(records),
+        tuple(failures),
+        tuple(remarks),
+        dict(widths),
+        counts["turned"],
+        counts["cmyk"],
+        counts["other"],
+    )
+
+
+def _framed(payload: bytes) -> bytes:
+    if len(payload) > framing.MAX_PAYLOAD:
+        raise ImageError(
+            f"too large: {len(payload)} bytes; a record holds at most {framing.MAX_PAYLOAD}"
+        )
+    return framing.frame(payload)
+
+
+def read_image(path: str) -> bytes:
+    """The bytes of a regular file. Raises ImageError with the reason where it cannot be read."""
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for its writer
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", getattr(os, "O_BINARY", 0)))
+        with open(fd, "rb", buffering=0) as file:
+            before = os.fstat(fd)
+            if not stat.S_ISREG(before.st_mode):
+                raise ImageError(f"not a regular file but a {_file_kind(before.st_mode)}")
+            if before.st_size > MAX_FILE:
+                raise ImageError(f"too large: a file of {before.st_size} bytes")
+            data = file.readall()
+            after = os.fstat(fd)
+    except FileNotFoundError:
+        raise ImageError(_MISSING) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ImageError(f"unreadable: {reason[0].lower()}{reason[1:]}") from error
+    if len(data) != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
+        raise ImageError("changed while it was read")
+    return data
+
+
+def _file_kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+    return kinds.get(stat.S_IFMT(mode), "device")
+
+
+# --- the whole run ----------------------------------------------------------------------------
+
+
+def find_lists(prefix: str) -> list[str]:
+    """The lists that PREFIX stands for, in order.
+
+    A list itself, with or without `.lst`; else those make-list writes for the prefix (P_train.lst,
+    P_val.lst, P_test.lst, P_0.lst, P_0_train.lst...) and no other; a folder: every list in it.
+    Raises InputError where there is none.
+    """
+    if prefix.endswith(".lst") and not os.path.isdir(prefix):
+        if not os.path.exists(prefix):
+            raise InputError(prefix, "there is no such list", "make one with im2rec make-list")
+        return [prefix]
+    if os.path.exists(prefix + ".lst"):
+        return [prefix + ".lst"]
+    is_folder = os.path.isdir(prefix)
+    folder, stem = (prefix, "") if is_folder else os.path.split(prefix)
+    family = re.compile(r".+\.lst" if is_folder else re.escape(stem) + FAMILY + r"\.lst")
+    try:
+        names = [name for name in os.listdir(folder or ".") if family.fullmatch(name)]
+    except OSError as error:
+        raise InputError(folder, f"cannot be read: {error.strerror}") from error
+    if not names:
+        if is_folder:
+            raise InputError(prefix, "there is no list (.lst) in this folder", _MAKE_LIST)
+        raise InputError(
+            prefix, f"there is no {prefix}.lst, nor {prefix}_train.lst and the like", _MAKE_LIST
+        )
+    return [os.path.join(folder, name) for name in sorted(names, key=_family_order)]
+
+
+_MAKE_LIST = "make one with im2rec make-list"
+
+
+def _family_order(name: str) -> tuple[str, int, int]:
+    match = re.search(FAMILY + r"\.lst$", name)
+    stem, chunk, part = (name[: match.start()], *match.groups()) if match else (name, None, None)
+    return (stem, int(chunk or -1), ("train", "val", "test", None).index(part))
+
+
+def pack_list(
+    list_path: str,
+    root: str,
+    options: PackOptions,
+    *,
+    prefix: str | None = None,
+    progress: Progress = _no_progress,
+) -> PackReport:
+    """Packs one list into PREFIX.rec, .idx and .manifest.json, or shards; all of them or none.
+
+    list_path: the `.lst`; root: the folder its paths start from; prefix: of the files to write,
+    None = the list's own path without `.lst`; progress: called after every part. Images that
+    cannot be packed are in the report and in PREFIX.failures.tsv.
+
+    Raises OptionError, InputError and ListError before any work; TooManyFailures, NothingPacked,
+    WorkerError and OutputError later, when nothing is published.
+    """
+    _check_options(options)
+    if not os.path.isdir(root):
+        raise InputError(
+            root, "ROOT is not a folder", "name the folder the list's paths start from"
+        )
+    images = read_list(list_path)
+    _check_list(images, root, options)
+    prefix = list_path.removesuffix(".lst") if prefix is None else prefix
+    report = PackReport(list_path, prefix, len(images), options.image.pass_through)
+    if not images:
+        raise NothingPacked(list_path, 0, 0, root)
+    with (
+        Output(prefix, fsync=options.fsync) as output,
+        SetWriter(output, options.shard_size) as writer,
+    ):
+        _pack_parts(images, root, options, output, writer, report, progress)
+        if not report.packed:
+            raise NothingPacked(list_path, report.rows, report.rows, root)
+        shards, names = writer.finish()
+        report.bytes = sum(shard.bytes for shard in shards)
+        stem = output.stem
+        if report.failures:
+            output.write(f"{stem}.failures.tsv", _failure_rows(report.failures))
+            names.append(f"{stem}.failures.tsv")
+        classes = find_classes(prefix)
+        contents = _manifest(
+            images, options, report, shards, read_classes(classes) if classes else None
+        )
+        output.write(f"{stem}.manifest.json", write_manifest(contents))
+        names.append(f"{stem}.manifest.json")
+        report.files = tuple(names)
+        output.publish(names, stale={*manifest_names(prefix), f"{stem}.failures.tsv"})
+    return report
+
+
+def _check_options(options: PackOptions) -> None:
+    image = options.image
+    if image.encoding not in QUALITY_RANGE:
+        raise OptionError(
+            f"encoding {image.encoding!r}, expected one of {', '.join(QUALITY_RANGE)}"
+        )
+    low, high = QUALITY_RANGE[image.encoding]
+    if not low <= image.quality <= high:
+        raise OptionError(
+            f"quality {image.quality}: {image.encoding} takes {low} to {high} "
+            f"(default {DEFAULT_QUALITY[image.encoding]})"
+        )
+    if image.interpolation not in INTERPOLATIONS:
+        raise OptionError(f"interpolation {image.interpolation!r} is none of {[*INTERPOLATIONS]}")
+    if image.color not in (-1, 0, 1):
+        raise OptionError(f"color {image.color}, expected -1, 0 or 1")
+    if image.resize < 0:
+        raise OptionError(f"resize {image.resize}, expected the short edge in pixels, or 0")
+    if not 1 <= image.max_pixels <= OPENCV_MAX_PIXELS:
+        raise OptionError(f"max-pixels {image.max_pixels}, expected 1 to {OPENCV_MAX_PIXELS}")
+    if options.shards is not None and options.shard_size is not None:
+        raise OptionError("--shards and --shard-size exclude each other")
+    for name in ("shards", "shard_size", "workers", "label_width"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise OptionError(f"{name} {value}, expected at least 1")
+    if options.max_failures < 0 or (options.failures_are_percent and options.max_failures > 100):
+        raise OptionError(f"max-failures {options.max_failures}, expected N >= 0, or 0% to 100%")
+
+
+def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
+    """What the options ask of a list. Raises InputError."""
+    width = options.label_width
+    others = sorted(set(images.label_widths) - {width})
+    if width is not None and others:
+        count = sum(images.label_widths[other] for other in others)
+        raise InputError(
+            images.path,
+            f"{count} of {len(images)} rows have {', '.join(map(str, others))} labels, expected "
+            f"--label-width {width}",
+        )
+    if images and options.shards is not None and options.shards > len(images):
+        raise InputError(
+            images.path,
+            f"{len(images)} rows cannot fill --shards {options.shards}; a shard is never empty",
+        )
+    if images.leaves_root and not options.allow_outside_root:
+        _check_inside(images, root)
+
+
+def _check_inside(images: ImageList, root: str) -> None:
+    """Raises InputError where a path is absolute, or a `..` in it leads out of ROOT. A link
+    that stands below ROOT may point anywhere: the user put it there."""
+    top = os.path.realpath(root)
+    outside = []
+    suspects = set(images.leaves_root)
+    for line, entry in images.numbered():
+        if line not in suspects:
+            continue
+        climbed = entry.path[: entry.path.rfind("..") + 2]
+        there = os.path.realpath(os.path.join(root, climbed))
+        if os.path.isabs(entry.path) or os.path.commonpath([top, there]) != top:
+            outside.append(f"line {line} ({entry.path[:80]})")
+    if outside:
+        more = f" and {len(outside) - MAX_FAULTS} more" if len(outside) > MAX_FAULTS else ""
+        raise InputError(
+            images.path,
+            f"paths that leave ROOT: {', '.join(outside[:MAX_FAULTS])}{more}",
+            "use --allow-outside-root if that is meant",
+        )
+
+
+def _pack_parts(
+    images: ImageList,
+    root: str,
+    options: PackOptions,
+    output: Output,
+    writer: SetWriter,
+    report: PackReport,
+    progress: Progress,
+) -> None:
+    """Packs every row and joins the parts; the report says how far it came."""
+    workers = options.workers or pool.available_cpus()
+    rows_per_part = max(1, min(ROWS_PER_PART, len(images) // (workers * PARTS_PER_WORKER)))
+    allowed = _allowed_failures(options, len(images))
+    parts = -(-len(images) // rows_per_part) + (options.shards or 1)
+
+    def specs() -> Iterator[ShardSpec]:
+        for number, (first, last) in enumerate(_slices(len(images), rows_per_part, options.shards)):
+            yield ShardSpec(
+                tuple(images.rows(first, last)),
+                first,
+                root,
+                options.image,
+                options.pack_label,
+                output.path(f"part{number}"),
+            )
+
+    def path_of(row: int) -> str:
+        return next(images.rows(row, row + 1)).path
+
+    with pool.Pool(
+        pack_shard,
+        setup=prepare_worker,
+        workers=min(workers, parts),
+        start_method=options.start_method,
+        name=path_of,
+        folder=output.work,
+    ) as workers_pool:
+        for spec, stats in workers_pool.results(specs()):
+            writer.append(spec.rec, stats.records, _shard_of(spec.first, len(images), options))
+            report.packed += len(stats.records)
+            report.failures += stats.failures
+            report.remarks += stats.remarks
+            report.label_widths.update(stats.label_widths)
+            report.turned += stats.turned
+            report.cmyk += stats.cmyk
+            report.other += stats.other
+            progress(report, spec.first + len(spec.entries))
+            if report.failed > allowed:
+                if not report.packed and all(is_missing(each) for each in report.failures):
+                    raise NothingPacked(images.path, report.failed, report.rows, root)
+                raise TooManyFailures(images.path, report.failed, allowed, report.rows)
+
+
+def _allowed_failures(options: PackOptions, rows: int) -> int:
+    if options.failures_are_percent:
+        return int(rows * options.max_failures // 100)
+    return int(options.max_failures)
+
+
+def _slices(rows: int, size: int, shards: int | None) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, none over `size` rows and none across the border of two shards."""
+    count = shards or 1
+    for shard in range(count):
+        end = rows * (shard + 1) // count
+        for first in range(rows * shard // count, end, size):
+            yield first, min(first + size, end)
+
+
+def _shard_of(row: int, rows: int, options: PackOptions) -> int | None:
+    """The number of the shard that a row belongs to under --shards; None where size decides."""
+    if options.shards is None:
+        return None
+    return ((row + 1) * options.shards - 1) // rows
+
+
+def _failure_rows(failures: list[Failure]) -> bytes:
+    return "".join([f"{each.id}\t{each.path}\t{each.reason}\n" for each in failures]).encode()
+
+
+def _manifest(
+    images: ImageList,
+    options: PackOptions,
+    report: PackReport,
+    shards: list[ShardFacts],
+    classes: list[str] | None,
+) -> dict[str, Any]:
+    """What the set is and how it was made: nothing in it depends on the machine or the time."""
+    return {
+        "format": "im2rec-manifest",
+        "version": MANIFEST_VERSION,
+        "im2rec": version("im2rec"),
+        "codecs": {"opencv": version("opencv-python-headless"), "pillow": version("pillow")},
+        "options": {
+            **asdict(options.image),
+            "pack_label": options.pack_label,
+            "shards": options.shards,
+            "shard_size": options.shard_size,
+        },
+        "list": {"file": os.path.basename(images.path), "sha256": images.sha256},
+        "rows": report.rows,
+        "packed": report.packed,
+        "failed": report.failed,
+        "label_widths": {str(width): count for width, count in sorted(report.label_widths.items())},
+        "classes": classes,
+        "joint_index": f"{os.path.basename(report.prefix)}.idx" if len(shards) > 1 else None,
+        "shards": [asdict(shard) for shard in shards],
+    }

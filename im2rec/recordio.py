@@ -1,0 +1,288 @@
+"""A drop-in for `mxnet.recordio`: the same names, signatures and files, without MXNet.
+
+    from im2rec import recordio
+    record = recordio.MXIndexedRecordIO("train.idx", "train.rec", "r")
+    header, image = recordio.unpack(record.read_idx(record.keys[0]))
+
+Where MXNet checks with `assert` or fails in C++, this raises errors that say what is wrong.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from im2rec import framing
+from im2rec.errors import IndexLineError, InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_IR_FORMAT = "<IfQQ"
+_IR_SIZE = struct.calcsize(_IR_FORMAT)
+
+
+class IRHeader(NamedTuple):
+    """What stands before the image in a record.
+
+    flag: the number of labels in the array, 0 for one label in the header; label: a number or a
+    1-D array of float32; id, id2: u64.
+    """
+
+    flag: int
+    label: Any
+    id: int
+    id2: int
+
+
+class MXRecordIO:
+    """Reads or writes a `.rec` from start to end.
+
+    uri: path of the file; flag: "r" or "w". A handle can be pickled (it opens the file anew), and
+    refuses to be used in a forked process, as its file position is shared with the parent's.
+    Raises ValueError for another flag, OSError where the file cannot be opened.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], flag: str) -> None:
+        self.uri = os.fspath(uri)
+        self.flag = flag
+        self.pid: int | None = None
+        self.is_open = False
+        self.writable = False
+        self.open()
+
+    def open(self) -> None:
+        """Opens the file; "w" makes it empty."""
+        if self.flag not in ("r", "w"):
+            raise ValueError(f"Invalid flag {self.flag!r}, expected 'r' or 'w'")
+        self.writable = self.flag == "w"
+        self._stream: BinaryIO = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115
+        self._reader = None if self.writable else framing.RecordReader(self._stream, self.uri)
+        self.pid = os.getpid()
+        self.is_open = True
+
+    def close(self) -> None:
+        """Closes the file; once more does nothing."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self.pid == os.getpid():
+            self._stream.close()
+        else:  # in a forked child, whatever the buffer holds is the parent's to write
+            self._abandon(self._stream)
+        self.pid = None
+
+    @staticmethod
+    def _abandon(stream: Any) -> None:
+        """Closes a stream's file descriptor in this process without flushing its buffer."""
+        raw = getattr(getattr(stream, "buffer", stream), "raw", None)
+        if raw is not None:
+            raw.close()
+
+    def __enter__(self) -> MXRecordIO:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "is_open", False):
+            self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """As MXNet's, pickling closes the file; the copy opens it again if it was open."""
+        is_open = self.is_open
+        self.close()
+        state = dict(self.__dict__)
+        for name in ("_stream", "_reader"):
+            state.pop(name, None)
+        state["is_open"] = is_open
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = state
+        is_open, self.is_open = state["is_open"], False
+        if is_open:
+            self.open()
+
+    def _check_pid(self, allow_reset: bool = False) -> None:
+        if not self.is_open:
+            raise ValueError(f"{self.uri}: the file is closed")
+        if self.pid != os.getpid():
+            if not allow_reset:
+                raise RuntimeError("Forbidden operation in multiple processes")
+            self.reset()
+
+    def _check_writable(self, writable: bool) -> None:
+        if self.writable != writable:
+            raise ValueError(f"{self.uri}: opened for {'writing' if self.writable else 'reading'}")
+
+    def reset(self) -> None:
+        """Goes back to the first record; a file opened with "w" becomes empty."""
+        self.close()
+        self.open()
+
+    def write(self, buf: bytes) -> None:
+        """Appends a record. Raises ValueError for 2**29 bytes and more."""
+        self._check_writable(True)
+        self._check_pid()
+        self._stream.write(framing.frame(buf))
+
+    def read(self) -> bytes | None:
+        """The next record's bytes; None at the end. Raises RecordError where it is damaged."""
+        self._check_writable(False)
+        self._check_pid()
+        assert self._reader is not None
+        record = self._reader.read()
+        return None if record is None else record.payload
+
+
+class MXIndexedRecordIO(MXRecordIO):
+    """Reads records of a `.rec` by key, or writes them with an index.
+
+    idx_path: path of the index; uri: of the `.rec`; flag: "r" or "w"; key_type: what a key is,
+    int unless a program wrote its own. `idx` maps key to offset in bytes, `keys` has them in file
+    order. Raises IndexLineError where the index is malformed.
+    """
+
+    def __init__(
+        self,
+        idx_path: str | os.PathLike[str],
+        uri: str | os.PathLike[str],
+        flag: str,
+        key_type: Callable[[Any], Any] = int,
+    ) -> None:
+        self.idx_path = os.fspath(idx_path)
+        self.idx: dict[Any, int] = {}
+        self.keys: list[Any] = []
+        self.key_type = key_type
+        self.fidx: Any = None
+        super().__init__(uri, flag)
+
+    def open(self) -> None:
+        """Opens both files, and reads the index."""
+        super().open()
+        self.idx = {}
+        self.keys = []
+        try:
+            self.fidx = open(self.idx_path, self.flag, encoding="utf-8", newline="\n")  # noqa: SIM115
+            if not self.writable:
+                self._read_index()
+        except BaseException:
+            self.close()
+            raise
+
+    def _read_index(self) -> None:
+        for number, line in enumerate(self.fidx, 1):
+            key, tab, offset = line.strip().partition("\t")
+            try:
+                if not tab:
+                    raise ValueError
+                self.keys.append(self.key_type(key))
+                self.idx[self.keys[-1]] = int(offset)
+            except ValueError:
+                found = f"found {line.strip()[:40]!r}, expected key TAB offset"
+                raise IndexLineError(self.idx_path, number, found) from None
+
+    def close(self) -> None:
+        """Closes both files."""
+        if self.is_open and self.fidx is not None:
+            if self.pid == os.getpid():
+                self.fidx.close()
+            else:
+                self._abandon(self.fidx)
+        super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        state["fidx"] = None
+        return state
+
+    def seek(self, idx: Any) -> None:
+        """Makes `read` give the record with this key. Raises KeyError where there is none."""
+        self._check_writable(False)
+        self._check_pid(allow_reset=True)
+        assert self._reader is not None
+        self._reader.seek(self.idx[idx])
+
+    def tell(self) -> int:
+        """Where the next record will be written, in bytes from the start of the file."""
+        self._check_writable(True)
+        return self._stream.tell()
+
+    def read_idx(self, idx: Any) -> bytes:
+        """The bytes of the record with this key. Raises KeyError where there is none."""
+        self.seek(idx)
+        record = self.read()
+        if record is None:
+            raise InputError(self.idx_path, f"key {idx} points to the end of {self.uri}")
+        return record
+
+    def write_idx(self, idx: Any, buf: bytes) -> None:
+        """Appends a record and its line in the index."""
+        key = self.key_type(idx)
+        at = self.tell()
+        self.write(buf)
+        self.fidx.write(f"{key}\t{at}\n")
+        self.idx[key] = at
+        self.keys.append(key)
+
+
+def pack(header: IRHeader | tuple[int, Any, int, int], s: bytes) -> bytes:
+    """An image record's bytes. A label array becomes float32, with its size as the flag; the
+    caller's flag is replaced, as MXNet does."""
+    import numpy as np
+
+    header = IRHeader(*header)
+    if isinstance(header.label, numbers.Number):
+        return struct.pack(_IR_FORMAT, 0, header.label, header.id, header.id2) + s
+    labels = np.asarray(header.label, dtype="<f4")
+    return struct.pack(_IR_FORMAT, labels.size, 0, header.id, header.id2) + labels.tobytes() + s
+
+
+def unpack(s: bytes) -> tuple[IRHeader, bytes]:
+    """A record's header and the image's bytes. With flag > 0 the label is a float32 array."""
+    import numpy as np
+
+    header = IRHeader(*struct.unpack(_IR_FORMAT, s[:_IR_SIZE]))
+    s = s[_IR_SIZE:]
+    if header.flag > 0:
+        header = header._replace(label=np.frombuffer(s, np.dtype("<f4"), header.flag))
+        s = s[header.flag * 4 :]
+    return header, s
+
+
+def pack_img(
+    header: IRHeader | tuple[int, Any, int, int],
+    img: npt.NDArray[Any],
+    quality: int = 95,
+    img_fmt: str = ".jpg",
+) -> bytes:
+    """An image record of a picture (HxWx3 BGR or HxW, uint8), encoded as JPEG (quality 1-100) or
+    PNG (compression 0-9). Raises ValueError where it cannot be encoded."""
+    import cv2
+
+    parameters = {
+        ".JPG": [cv2.IMWRITE_JPEG_QUALITY, quality],
+        ".JPEG": [cv2.IMWRITE_JPEG_QUALITY, quality],
+        ".PNG": [cv2.IMWRITE_PNG_COMPRESSION, quality],
+    }.get(img_fmt.upper(), [])
+    done, buffer = cv2.imencode(img_fmt, img, parameters)
+    if not done:
+        raise ValueError(f"failed to encode image of shape {img.shape} as {img_fmt}")
+    return pack(header, buffer.tobytes())
+
+
+def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, npt.NDArray[np.uint8]]:
+    """A record's header and its picture as OpenCV decodes it: iscolor 1 HxWx3 BGR, 0 HxW grey,
+    -1 as stored. As with MXNet, the picture is None where the bytes are no image."""
+    import cv2
+    import numpy as np
+
+    header, image = unpack(s)
+    picture: Any = cv2.imdecode(np.frombuffer(image, dtype=np.uint8), iscolor)
+    return header, picture

@@ -1,0 +1,57 @@
+"""Fixtures and paths that the tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+DATA = Path(__file__).parent / "data"
+GOLDEN = DATA / "golden"  # written by the real MXNet; golden/README.md has the options of each
+CLEAN = DATA / "corpus" / "clean"
+ODD = DATA / "corpus" / "odd"
+BAD = DATA / "corpus" / "bad"
+
+settings.register_profile("default", deadline=None, derandomize=True)
+settings.load_profile("default")
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_options_from_outside() -> Iterator[None]:
+    """Keeps IM2REC_* variables of the machine out of the tests."""
+    for name in [name for name in os.environ if name.startswith("IM2REC_")]:
+        del os.environ[name]
+    yield
+
+
+@pytest.fixture
+def im2rec(tmp_path: Path) -> Run:
+    """Runs the command line in a process of its own, in tmp_path.
+
+    Keyword arguments: code, the exit code expected (default 0); env, variables to add.
+    """
+
+    def run(
+        *arguments: object, code: int = 0, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "im2rec", *map(str, arguments)],
+            cwd=tmp_path,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+    return run
