@@ -15,7 +15,8 @@ How the house is laid out; imports go down only:
     floor 4  make_list  pack  inspection  verify      the verbs; none imports another
     floor 3  recordio  shards      mxnet.recordio's API; files whole or not at all
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
-    floor 1  image_file            what an image file says before it is decoded
+    floor 1  image_file  jpeg_scan     what an image file says before, a JPEG after it is decoded
+             interrupts            holds signals back while something must be done whole
     ground   errors                imports nothing
 
 Data walks through once:

@@ -94,6 +94,9 @@ def main() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except click.exceptions.Exit as error:
         code = error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:  # `im2rec` alone
+        code = EXIT_CANNOT
+        _say(error.format_message())
     except click.ClickException as error:
         code = EXIT_CANNOT
         _say_error(_click_message(error))
@@ -215,6 +218,12 @@ class _Progress:
             self._bar.write(text, file=sys.stderr)
         else:
             _say(text)
+
+
+def _count(number: int, noun: str) -> str:
+    """A number with its noun: 1 image, 2 images, 3 classes."""
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    return f"{number} {noun if number == 1 else plural}"
 
 
 def _size(count: int) -> str:
@@ -432,24 +441,25 @@ def make_list_command(
 
 def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: _Talk) -> None:
     for path, count in report.lists:
-        talk.info(f"{printable(path)}: {count} images")
+        talk.info(f"{printable(path)}: {_count(count, 'image')}")
         if not count:
             talk.warn(f"{printable(path)}: the ratios or chunks leave no image for this list")
     if report.classes is not None:
-        talk.info(f"{printable(str(report.classes_path))}: {len(report.classes)} classes")
+        talk.info(f"{printable(str(report.classes_path))}: {_count(len(report.classes), 'class')}")
         for number, name in enumerate(report.classes):
             count = report.class_counts[number]
-            talk.details(f"class {number} {printable(name)}: {count} images")
+            talk.details(f"class {number} {printable(name)}: {_count(count, 'image')}")
     others = report.other_extensions
     if others:
         seen = ", ".join(f"{count} {printable(ext)}" for ext, count in others.most_common(8))
         more = f" and {len(others) - 8} kinds more" if len(others) > 8 else ""
         looked = " ".join(extensions)
-        talk.info(f"passed over: {others.total()} files ({seen}{more}); listed are {looked}")
+        files = _count(sum(others.values()), "file")
+        talk.info(f"passed over: {files} ({seen}{more}); listed are {looked}")
     if report.hidden:
-        talk.info(f"passed over: {report.hidden} hidden files or folders (--include-hidden)")
+        talk.info(f"passed over: {report.hidden} hidden names (--include-hidden)")
     if report.in_root:
-        talk.warn(f"{report.in_root} images directly in ROOT are in no class and were passed over")
+        talk.warn(f"{_count(report.in_root, 'image')} directly in ROOT, in no class: passed over")
     talk.some(
         (f"{printable(path)}: a broken link or a special file" for path in report.broken_links),
         "broken links",
@@ -664,22 +674,25 @@ def _print_pack_report(report: PackReport, talk: _Talk) -> None:
     recs = [name for name in report.files if name.endswith(".rec")]
     shards = f" in {len(recs)} shards" if len(recs) > 1 else ""
     talk.info(
-        f"{printable(report.prefix)}: {report.packed} of {report.rows} images packed"
+        f"{printable(report.prefix)}: {report.packed} of {_count(report.rows, 'image')} packed"
         f"{shards}, {_size(report.bytes)}"
     )
     if report.failed:
-        talk.warn(f"{report.failed} images were left out: {printable(report.prefix)}.failures.tsv")
+        left_out = _count(report.failed, "image")
+        talk.warn(f"left out: {left_out}, listed in {printable(report.prefix)}.failures.tsv")
     if report.remarks:
-        talk.warn(f"{len(report.remarks)} remarks of the codecs on images that were packed:")
+        talk.warn(
+            f"{_count(len(report.remarks), 'remark')} of the codecs on images that were packed"
+        )
         talk.some((f"{printable(each.path)}: {each.text}" for each in report.remarks), "remarks")
     counted = (
-        (report.turned, "are turned by EXIF, which MXNet's readers do not follow"),
-        (report.cmyk, "are CMYK, which few readers show with right colours"),
-        (report.other, "are neither JPEG nor PNG, which some readers cannot decode"),
+        (report.turned, "turned by EXIF, which not every reader follows"),
+        (report.cmyk, "CMYK, which few readers show with right colours"),
+        (report.other, "neither JPEG nor PNG, which some readers cannot decode"),
     )
     for count, what in counted if report.pass_through else ():
         if count:
-            talk.warn(f"{count} images {what}")
+            talk.warn(f"{_count(count, 'image')} {what}")
 
 
 # --- inspect ----------------------------------------------------------------------------------
@@ -722,7 +735,8 @@ def inspect_command(
             summary = inspect_set(found, each=each if records else None, progress=bar.update)
         summaries.append(summary)
         if summary.damaged:
-            talk.warn(f"{printable(name)}: damaged in {summary.damaged} places; see im2rec verify")
+            places = _count(summary.damaged, "place")
+            talk.warn(f"{printable(name)}: damaged in {places}; see im2rec verify")
     if records:
         return EXIT_DONE
     if as_json:
@@ -854,9 +868,9 @@ def _print_verify_report(report: VerifyReport, talk: _Talk) -> None:
     for path in report.unindexed:
         talk.warn(f"{printable(path)}: there is no index beside it, so none was checked")
     talk.some((f"{printable(place)}: {text}" for place, text in report.remarks), "remarks")
-    count = len(report.problems)
-    state = "no problem" if not count else f"{count} problem{'s' * (count > 1)}"
-    talk.info(f"{printable(report.name)}: {report.records} records, {_size(report.bytes)}: {state}")
+    state = _count(len(report.problems), "problem") if report.problems else "no problem"
+    records = _count(report.records, "record")
+    talk.info(f"{printable(report.name)}: {records}, {_size(report.bytes)}: {state}")
 
 
 def _verify_dict(report: VerifyReport) -> dict[str, Any]:

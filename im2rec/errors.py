@@ -43,7 +43,8 @@ class ListError(Im2recError):
         path = printable(self.path)
         lines = [f"{path}:{line}: {found}" for line, found in self.faults]
         if self.count > len(self.faults):
-            lines.append(f"{path}: {self.count - len(self.faults)} more rows at fault")
+            more = self.count - len(self.faults)
+            lines.append(f"{path}: {more} more row{'s' * (more != 1)} at fault")
         return "\n".join(lines)
 
 

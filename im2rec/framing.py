@@ -91,17 +91,16 @@ def _aligned_magics(payload: bytes) -> list[int]:
 class RecordReader:
     """Reads records from a seekable binary stream, from wherever it stands.
 
-    path: the name for error messages. The file's size is taken once, at the start, so a length
-    that lies can never make a read allocate more than the file holds.
+    offset: of the next record, in bytes from the start of the file. path: the name for error
+    messages. The file's size is taken once, at the start, so a length that lies can never make a
+    read allocate more than the file holds.
     """
 
     def __init__(self, stream: BinaryIO, path: str) -> None:
         self.stream = stream
         self.path = path
-        here = stream.tell()
+        self.offset = stream.tell()
         self.size = stream.seek(0, os.SEEK_END)
-        self.offset = here  # of the next record
-        stream.seek(here)
 
     def seek(self, offset: int) -> None:
         """Makes `read` start at this offset, in bytes from the start of the file."""
@@ -109,42 +108,37 @@ class RecordReader:
             raise self._fault(
                 offset, "offset", f"offset {offset} is outside the file of {self.size} bytes"
             )
-        self.stream.seek(offset)
         self.offset = offset
 
     def read(self) -> Record | None:
         """The next record; None at the end of the file.
 
-        Raises RecordError where the bytes are no record; the reader then stands where it stood.
+        Raises RecordError where the bytes are no record; `offset` then stays where it was.
         """
         start = self.offset
         if start == self.size:
             return None
-        try:
-            cflag, payload, end = self._part(start)
-            if cflag == WHOLE:
-                self.offset = end
-                return Record(start, end, payload, 1)
-            if cflag != FIRST:
+        self.stream.seek(start)  # next_head and a failed read leave the stream elsewhere
+        cflag, payload, end = self._part(start)
+        if cflag not in (WHOLE, FIRST):
+            raise self._fault(
+                start,
+                "cflag",
+                f"cflag {cflag}: a record begins with cflag 0 or 1, this is a later part",
+            )
+        pieces = [payload]
+        while cflag not in (WHOLE, LAST):
+            at = end
+            if at == self.size:
+                raise self._fault(start, "truncated", "the file ends inside a cut record")
+            cflag, payload, end = self._part(at)
+            if cflag not in (MIDDLE, LAST):  # a sound record may begin at `at`: the fault is before
                 raise self._fault(
                     start,
                     "cflag",
-                    f"cflag {cflag}: a record begins with cflag 0 or 1, this is a later part",
+                    f"a cut record without its end: cflag {cflag} at byte {at}, expected 2 or 3",
                 )
-            pieces = [payload]
-            while cflag != LAST:
-                if end == self.size:
-                    raise self._fault(start, "truncated", "the file ends inside a cut record")
-                at = end
-                cflag, payload, end = self._part(at)
-                if cflag not in (MIDDLE, LAST):
-                    raise self._fault(
-                        at, "cflag", f"cflag {cflag} inside a cut record, expected 2 or 3"
-                    )
-                pieces.append(payload)
-        except RecordError:
-            self.seek(start)
-            raise
+            pieces.append(payload)
         self.offset = end
         return Record(start, end, MAGIC_BYTES.join(pieces), len(pieces))
 
@@ -190,7 +184,7 @@ class RecordReader:
         """The first multiple of 4 from `offset` on where a record can begin: the magic with
         cflag 0 or 1, as dmlc's partitioned readers look for it. None if there is none."""
         at = offset + -offset % ALIGNMENT
-        chunk_size = 1 << 20  # bytes read at a time
+        chunk_size = 1 << 12  # bytes read at a time: few at first, as damage often comes in rows
         while at < self.size:
             self.stream.seek(at)
             chunk = self.stream.read(chunk_size + HEAD.size)
@@ -202,6 +196,7 @@ class RecordReader:
                         return at + found
                 found = chunk.find(MAGIC_BYTES, found + 1)
             at += chunk_size
+            chunk_size = min(2 * chunk_size, 1 << 20)
         return None
 
     def _fault(self, offset: int, code: str, found: str) -> RecordError:

@@ -2,7 +2,7 @@
 
 JPEG and PNG, nearly all that is ever packed, are walked here, marker by marker and chunk by chunk
 (ITU-T T.81 annex B; the PNG specification's chunk layout), in some 10 microseconds. The rarer
-kinds are Pillow's business.
+kinds are Pillow's business, but for the cuts that it lets pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 import struct
 import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from PIL import Image  # at run time only where used: it takes longer to load than to walk
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_OTHER_KINDS = ("BMP", "DIB", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000")  # Pillow's names for them
+_OTHER_KINDS = ("BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000")  # Pillow's names for them
+OPENCV_MAX_PIXELS = 2**30  # OpenCV's own bound, CV_IO_MAX_IMAGE_PIXELS
+MEMORY_PER_PIXEL = 16  # bytes; more than any codec takes, progressive CMYK and animations included
 
 _SOI, _EOI, _SOS, _APP1, _TEM = 0xD8, 0xD9, 0xDA, 0xE1, 0x01
 _RST = range(0xD0, 0xD8)
@@ -68,7 +72,7 @@ def check_whole(data: bytes, facts: ImageFacts) -> None:
 
     JPEG: every segment is there up to the end-of-image marker; entropy-coded data is not decoded.
     PNG: every chunk up to IEND, those that the pixels need with a right CRC. Other kinds: Pillow
-    decodes them whole.
+    decodes them whole. Raises MemoryError where that may be why it did not.
     """
     try:
         if facts.kind == "jpeg":
@@ -76,7 +80,7 @@ def check_whole(data: bytes, facts: ImageFacts) -> None:
         elif facts.kind == "png":
             _check_png(data)
         else:
-            _check_other(data)
+            _check_other(data, facts)
     except (IndexError, struct.error) as error:
         raise ImageError("truncated: the file ends before the image does") from error
 
@@ -146,10 +150,12 @@ def _identify_png(data: bytes) -> ImageFacts:
     if kind != b"IHDR" or length != 13:
         raise ImageError("damaged: a PNG that does not begin with IHDR")
     orientation, at = 1, body
-    while data[at + 4 : at + 8] not in (b"IDAT", b"IEND", b""):
-        (length,) = struct.unpack_from(">I", data, at)
-        if data[at + 4 : at + 8] == b"eXIf":
+    while at + 8 <= len(data):  # to the end: eXIf may stand behind the pixels
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind == b"eXIf":
             orientation = exif_orientation(data[at + 8 : at + 8 + length])
+        elif kind == b"IEND":
+            break
         at += 12 + length
     return ImageFacts("png", width, height, orientation, False, depth, body)
 
@@ -158,25 +164,38 @@ def _check_png(data: bytes) -> None:
     """Walks every chunk up to IEND."""
     view = memoryview(data)
     at = len(PNG_SIGNATURE)
+    has_pixels = False
     while True:
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 8 + length
         (crc,) = struct.unpack_from(">I", data, end)
-        critical = not kind[0] & 0x20  # a chunk's first letter is a capital where pixels need it
-        if critical and zlib.crc32(view[at + 4 : end]) != crc:
+        # A chunk's first letter is a capital where no picture is right without it. Transparency's
+        # is not, for a reader may leave it out.
+        if (not kind[0] & 0x20 or kind == b"tRNS") and zlib.crc32(view[at + 4 : end]) != crc:
             name = kind.decode("latin-1")
             raise ImageError(f"damaged: wrong CRC in the PNG chunk {name!r} at byte {at}")
-        if kind == b"IEND":
-            return
+        if kind == b"IDAT":
+            has_pixels = True
+        elif kind == b"IEND":
+            break
         at = end + 4
+    if not has_pixels:
+        raise ImageError("damaged: a PNG without image data")
 
 
-def _open_other(data: bytes) -> Image.Image:
+@contextmanager
+def _open_other(data: bytes) -> Iterator[Image.Image]:
     from PIL import Image
 
+    limit = Image.MAX_IMAGE_PIXELS
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # bombs are judged by size; odd metadata is no concern
-        return Image.open(io.BytesIO(data), formats=_OTHER_KINDS)
+        warnings.simplefilter("ignore")  # odd metadata is no concern
+        Image.MAX_IMAGE_PIXELS = OPENCV_MAX_PIXELS // 2  # it refuses from the double on
+        try:
+            with Image.open(io.BytesIO(data), formats=_OTHER_KINDS) as image:
+                yield image
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
 
 
 def _identify_other(data: bytes) -> ImageFacts:
@@ -194,20 +213,64 @@ def _identify_other(data: bytes) -> ImageFacts:
         ) from None
     except Image.DecompressionBombError as error:
         raise ImageError(f"too large: {error}") from error
+    except MemoryError:
+        raise
     except Exception as error:  # Pillow's readers raise many kinds for a broken header
         raise ImageError(f"damaged: {_first_line(error)}") from error
 
 
-def _check_other(data: bytes) -> None:
+def _check_other(data: bytes, facts: ImageFacts) -> None:
+    if facts.kind == "gif":
+        _check_gif(data)
+    elif facts.kind == "bmp":
+        _check_bmp(data, facts)
+    elif facts.kind == "jpeg2000" and b"\xff\xd9" not in data:  # its end-of-codestream marker
+        raise ImageError("truncated: no end-of-codestream marker")
     try:
-        with warnings.catch_warnings(), _open_other(data) as image:
-            warnings.simplefilter("ignore")
+        with _open_other(data) as image:
             image.load()
+    except MemoryError:
+        raise
     except Exception as error:  # as above: whatever Pillow raises, the file is at fault
+        check_memory(facts.width * facts.height)
         text = _first_line(error)
         raise ImageError(
             text if text.startswith("truncated") else f"truncated or damaged: {text}"
         ) from error
+
+
+def check_memory(pixels: int) -> None:
+    """Raises MemoryError where a codec that failed may have lacked memory: few of them say so."""
+    bytes(pixels * MEMORY_PER_PIXEL)  # zeros that are never read take no memory in truth
+
+
+def _check_gif(data: bytes) -> None:
+    """Walks every block up to the trailer; Pillow looks no further than the first picture."""
+    at = 13 + _colour_table(data[10])
+    while data[at] != 0x3B:
+        if data[at] == 0x2C:  # a picture: its descriptor, colours, and code size
+            at += 11 + _colour_table(data[at + 9])
+        elif data[at] == 0x21:  # an extension and its label
+            at += 2
+        else:
+            raise ImageError(f"damaged: no GIF block begins at byte {at}")
+        while data[at]:  # sub-blocks, each after its length
+            at += 1 + data[at]
+        at += 1
+
+
+def _colour_table(flags: int) -> int:
+    """The bytes of the colour table that a GIF's flags announce."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _check_bmp(data: bytes, facts: ImageFacts) -> None:
+    """Looks for the last row's padding, which Pillow does without and OpenCV does not."""
+    offset, header = struct.unpack_from("<II", data, 10)
+    depth, compression = (data[24], 0) if header == 12 else struct.unpack_from("<HI", data, 28)
+    row = (facts.width * depth + 31) // 32 * 4
+    if compression in (0, 3) and len(data) < offset + row * facts.height:  # not run-length coded
+        raise ImageError("truncated: the file ends before the image does")
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from im2rec.errors import ImageError
-from im2rec.image_file import ImageFacts, check_whole, identify
+from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
+from im2rec.image_file import ImageFacts, check_memory, check_whole, identify
+from im2rec.jpeg_scan import find_damage
 
 if TYPE_CHECKING:
     import cv2
@@ -38,16 +40,24 @@ INTERPOLATIONS = {
 }
 MAX_JPEG_EDGE = 65500  # pixels; libjpeg's JPEG_MAX_DIMENSION
 MAX_PIXELS = 178_956_970  # default bound; what Pillow, too, refuses as a decompression bomb
-OPENCV_MAX_PIXELS = 2**30  # OpenCV's own bound, CV_IO_MAX_IMAGE_PIXELS
 DEFAULT_QUALITY = {".jpg": 95, ".png": 3}
 QUALITY_RANGE = {".jpg": (1, 100), ".png": (0, 9)}
 
 # What libjpeg prints of a file whose pixels are wrong. Other remarks (bytes before the end marker,
 # strange metadata, colour profiles) leave the picture whole.
+_LEFT_OVER = re.compile(r"Corrupt JPEG data: \d+ extraneous bytes before marker 0xd9")
 _DAMAGE = re.compile(
-    r"Corrupt JPEG data: (?!\d+ extraneous bytes before marker 0xd9).*"
-    r"|Premature end of JPEG file.*|Inconsistent progression sequence.*|.*CRC error.*"
+    r"Corrupt JPEG data: (?!\d+ extraneous bytes before marker 0xd9|bad ICC marker).*"
+    r"|Premature end of JPEG file.*|Inconsistent progression sequence.*"
 )
+# Remarks on the header that leave the picture whole. libjpeg prints no more than its first remark,
+# so behind one of these it would be silent about damage.
+_HIDES_DAMAGE = re.compile(
+    r"Warning: unknown JFIF revision number.*|Unknown Adobe color transform code.*"
+    r"|Invalid SOS parameters for sequential JPEG.*"
+)
+_JFIF_MAJOR = re.compile(rb"(\xff\xe0..JFIF\0)[^\x01]", re.DOTALL)
+_ADOBE_TRANSFORM = re.compile(rb"(\xff\xee..Adobe.{6})[^\0-\2]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,28 +118,57 @@ def decode(data: bytes, facts: ImageFacts, color: int) -> tuple[Picture, tuple[s
     """The picture, and what the codec remarked on it.
 
     color: OpenCV's flag 1 (BGR), 0 (grey) or -1 (as stored, without the EXIF turn). Raises
-    ImageError where a pixel is missing or, as far as the codec can tell, wrong.
+    ImageError where a pixel is missing or, as far as the codec can tell, wrong; MemoryError where
+    the machine fails, not the file.
     """
+    pixels = facts.width * facts.height
+    if pixels > OPENCV_MAX_PIXELS:
+        raise ImageError(
+            f"too large: {facts.width}x{facts.height} pixels, over OpenCV's limit of "
+            f"{OPENCV_MAX_PIXELS}"
+        )
+    if facts.kind == "png":
+        check_whole(data, facts)  # OpenCV lets a wrong CRC pass
+    picture, remarks = _imdecode(data, facts, color)
+    if any(map(_HIDES_DAMAGE.fullmatch, remarks)):
+        _, more = _imdecode(_with_plain_header(data, facts.body), facts, color)
+        remarks = tuple(dict.fromkeys(remarks + more))
+    damage = [line for line in remarks if _DAMAGE.fullmatch(line)]
+    if picture is None:
+        check_whole(data, facts)  # says better than the codec what is wrong
+        check_memory(pixels)
+        said = _short(" ".join(damage or remarks)) or "OpenCV cannot decode it"
+        raise ImageError(f"damaged {facts.kind}: {said}")
+    if damage:
+        raise ImageError(f"damaged {facts.kind}: {_short(damage[0])}")
+    if any(map(_LEFT_OVER.fullmatch, remarks)) and (found := find_damage(data)):
+        raise ImageError(f"damaged {facts.kind}: the scan has {found}")
+    return picture, remarks
+
+
+def _imdecode(data: bytes, facts: ImageFacts, color: int) -> tuple[Picture | None, tuple[str, ...]]:
+    """OpenCV's picture, or None, and what the codec said meanwhile."""
     import cv2
     import numpy as np
 
-    if facts.kind == "png":
-        check_whole(data, facts)  # OpenCV lets a wrong CRC pass
     log = codec_log()
     log.take()
     try:
         picture: Any = cv2.imdecode(np.frombuffer(data, np.uint8), color)
     except cv2.error as error:
-        raise _refused(error, f"damaged {facts.kind}") from error
-    remarks = log.take()
-    damage = [line for line in remarks if _DAMAGE.fullmatch(line)]
-    if picture is None or picture.size == 0:
-        check_whole(data, facts)  # says better than the codec what is wrong
-        said = _short(" ".join(damage or remarks)) or "OpenCV cannot decode it"
-        raise ImageError(f"damaged {facts.kind}: {said}")
-    if damage:
-        raise ImageError(f"damaged {facts.kind}: {_short(damage[0])}")
-    return picture, remarks
+        raise _refused(error, f"damaged {facts.kind}", facts.width * facts.height) from error
+    return None if picture is None or picture.size == 0 else picture, log.take()
+
+
+def _with_plain_header(data: bytes, body: int) -> bytes:
+    """The JPEG without what libjpeg remarks on in its header; of use only to hear what follows.
+
+    body: where its first scan begins.
+    """
+    head = _JFIF_MAJOR.sub(b"\\1\x01", data[:body])
+    head = _ADOBE_TRANSFORM.sub(b"\\1\x00", head)
+    spectrum = body + 3 + 2 * data[body + 2]  # behind the scan's length and its components
+    return head + data[body:spectrum] + b"\x00\x3f\x00" + data[spectrum + 3 :]
 
 
 def center_crop(picture: Picture) -> Picture:
@@ -157,7 +196,8 @@ def resize_short_edge(picture: Picture, options: ImageOptions, seed: int) -> Pic
     try:
         resized: Any = cv2.resize(picture, size, interpolation=method)
     except cv2.error as error:
-        raise _refused(error, f"cannot be resized to {size[0]}x{size[1]}") from error
+        what = f"cannot be resized to {size[0]}x{size[1]}"
+        raise _refused(error, what, size[0] * size[1]) from error
     return resized  # type: ignore[no-any-return]
 
 
@@ -177,7 +217,10 @@ def _method(name: str, size: tuple[int, int], old: tuple[int, int], seed: int) -
 
 
 def encode(picture: Picture, options: ImageOptions) -> bytes:
-    """The picture as JPEG or PNG bytes. Raises ImageError where that codec cannot hold it."""
+    """The picture as JPEG or PNG bytes.
+
+    Raises ImageError where that codec cannot hold it, MemoryError where the machine fails.
+    """
     import cv2
 
     height, width = picture.shape[:2]
@@ -194,8 +237,10 @@ def encode(picture: Picture, options: ImageOptions) -> bytes:
     try:
         done, buffer = cv2.imencode(options.encoding, picture, parameters)
     except cv2.error as error:
-        raise _refused(error, f"cannot be encoded as {options.encoding}") from error
+        what = f"cannot be encoded as {options.encoding}"
+        raise _refused(error, what, width * height) from error
     if not done:
+        check_memory(width * height)
         said = _short(" ".join(codec_log().take()))
         raise ImageError(f"cannot be encoded as {options.encoding}: {said}")
     return buffer.tobytes()
@@ -210,12 +255,13 @@ def _check_size(width: int, height: int, options: ImageOptions, what: str) -> No
         raise ImageError(f"{what}{width}x{height} pixels, over --max-pixels {options.max_pixels}")
 
 
-def _refused(error: cv2.error, what: str) -> ImageError:
+def _refused(error: cv2.error, what: str, pixels: int) -> ImageError:
     """OpenCV's error as a reason. Raises MemoryError where it is the machine that failed."""
     import cv2
 
     if error.code == cv2.Error.StsNoMem:
         raise MemoryError from error
+    check_memory(pixels)
     return ImageError(f"{what}: OpenCV: {_short(str(error))}")
 
 

@@ -58,16 +58,26 @@ def encode(record_id: int, labels: Sequence[float], image: bytes) -> bytes:
 
 def decode(payload: bytes) -> ImageRecord:
     """Reads a payload. Raises PayloadError where it is shorter than its header says."""
+    flag, label, record_id, id2 = decode_header(payload)
+    end = HEADER.size + flag * LABEL_SIZE
+    labels = struct.unpack_from(f"<{flag}f", payload, HEADER.size) if flag else (label,)
+    return ImageRecord(record_id, id2, flag, label, labels, payload[end:])
+
+
+def decode_header(payload: bytes) -> tuple[int, float, int, int]:
+    """A payload's flag, header label, id and id2.
+
+    Raises PayloadError where the payload is shorter than the header and the labels it announces.
+    """
     if len(payload) < HEADER.size:
         raise PayloadError(
             f"{len(payload)} bytes, expected at least the {HEADER.size} of an image record's header"
         )
     flag, label, record_id, id2 = HEADER.unpack_from(payload)
-    end = HEADER.size + flag * LABEL_SIZE
-    if end > len(payload):
+    left = len(payload) - HEADER.size
+    if flag * LABEL_SIZE > left:
         raise PayloadError(
             f"the header announces {flag} labels ({flag * LABEL_SIZE} bytes), "
-            f"but {len(payload) - HEADER.size} bytes follow"
+            f"but {left} bytes follow"
         )
-    labels = struct.unpack_from(f"<{flag}f", payload, HEADER.size) if flag else (label,)
-    return ImageRecord(record_id, id2, flag, label, labels, payload[end:])
+    return flag, label, record_id, id2

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
-from im2rec.framing import Record, RecordReader
+from im2rec.framing import ALIGNMENT, Record, RecordReader
 from im2rec.image_file import identify
 from im2rec.image_record import ImageRecord, decode
 from im2rec.index import parse_index
@@ -38,7 +38,7 @@ class RecordLine:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Smallest, middle and largest of many whole numbers."""
+    """Smallest, middle and largest of many whole numbers; of two in the middle the lower."""
 
     min: int
     median: int
@@ -146,12 +146,16 @@ def inspect_set(
 
     each: called with every record, in file order. Damage is counted and passed over; judging it is
     verify's business. Raises OSError where a file cannot be read, InputError where it is of another
-    kind.
+    kind or no regular file, or the class map is none.
     """
     for path in records.recs:
+        if not os.path.isfile(path):  # opening a FIFO would wait for its writer
+            raise InputError(path, "not a regular file")
         if kind := other_format(path):
             raise InputError(path, f"this is {kind}")
+    classes = find_classes(records.prefix)
     summary = Summary(records.name, list(records.recs))
+    summary.class_names = read_classes(classes) if classes else None
     widths, heights, sizes = array("I"), array("I"), array("Q")
     total = sum(os.path.getsize(path) for path in records.recs)
     for path, idx in zip(records.recs, records.idxs, strict=True):
@@ -172,8 +176,6 @@ def inspect_set(
     summary.width, summary.height, summary.image_bytes = map(_spread, (widths, heights, sizes))
     if records.joint:
         summary.joint_index = _index_state(records.joint, summary.records)
-    classes = find_classes(records.prefix)
-    summary.class_names = read_classes(classes) if classes else None
     return summary
 
 
@@ -184,9 +186,9 @@ def _records(path: str, summary: Summary) -> Iterator[Record]:
         while True:
             try:
                 record = reader.read()
-            except RecordError as error:
+            except RecordError:
                 summary.damaged += 1
-                head = reader.next_head(max(error.offset, reader.offset) + 4)
+                head = reader.next_head(reader.offset + ALIGNMENT)
                 if head is None:
                     return
                 reader.seek(head)
@@ -251,14 +253,17 @@ def _spread(values: array[int]) -> Spread | None:
     import numpy as np
 
     numbers = np.frombuffer(values, dtype=f"u{values.itemsize}")
-    middle = np.partition(numbers, (len(numbers) - 1) // 2)[(len(numbers) - 1) // 2]
-    return Spread(int(numbers.min()), int(middle), int(numbers.max()))
+    middle = (len(numbers) - 1) // 2
+    median = np.partition(numbers, middle)[middle]
+    return Spread(int(numbers.min()), int(median), int(numbers.max()))
 
 
 def _index_state(path: str | None, records: int) -> str:
     """A word on an index: is it there, and does it have a line for every record?"""
     if path is None:
         return "none"
+    if not os.path.isfile(path):
+        return "not a regular file"
     try:
         with open(path, "rb") as file:
             entries, faults = parse_index(file.read(), path)

@@ -8,6 +8,7 @@ file's bytes and one offset a row, and a row is parsed when it is asked for, so 
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import math
 import os
@@ -16,12 +17,11 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from im2rec.errors import InputError, ListError
+from im2rec.errors import InputError, ListError, printable
 
 MAX_FAULTS = 20  # rows at fault that an error names; the rest are counted
 MAX_ID = 2**64 - 1  # a record stores its id as u64
 _FLOAT32 = struct.Struct("<f")  # and its labels as float32
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Entry:
 
 
 class ImageList:
-    """A list that has been read and found good. `len`, iteration and slices give entries.
+    """A list that has been read and found good: iteration gives entries, `rows` some of them.
 
     path: the file; sha256: of its bytes; label_widths: how many rows have how many labels;
     leaves_root: line numbers of rows whose path is absolute or has a `..` in it.
@@ -74,7 +74,7 @@ class ImageList:
 
     def _lines(self) -> Iterator[tuple[int, int, bytes]]:
         """Line number, byte offset and text of every line that is not blank."""
-        start, number = (len(_BOM) if self._data.startswith(_BOM) else 0), 0
+        start, number = (len(codecs.BOM_UTF8) if self._data.startswith(codecs.BOM_UTF8) else 0), 0
         while start < len(self._data):
             line, following = self._line(start)
             number += 1
@@ -103,29 +103,26 @@ class ImageList:
             self.label_widths[width] = self.label_widths.get(width, 0) + 1
             if os.path.isabs(entry.path) or ".." in entry.path.replace(os.sep, "/").split("/"):
                 self.leaves_root.append(number)
-        for first, again in _duplicates(ids):
-            count += 1
-            if len(faults) < MAX_FAULTS:
-                found = f"id {ids[again]} stands in line {lines[first]} already"
-                faults.append((lines[again], found))
-        if count:
-            raise ListError(self.path, tuple(sorted(faults)), count)
+        repeated, named = _duplicates(ids)
+        for again, first in named:
+            found = f"id {ids[again]} stands in line {lines[first]} already"
+            faults.append((lines[again], found))
+        if count + repeated:
+            raise ListError(self.path, tuple(sorted(faults)[:MAX_FAULTS]), count + repeated)
 
 
-def _duplicates(ids: array[int]) -> Iterator[tuple[int, int]]:
-    """Pairs of rows with one id: the row that has it first, and each later one."""
+def _duplicates(ids: array[int]) -> tuple[int, list[tuple[int, int]]]:
+    """How many rows repeat an earlier row's id, and the first of them: (row that repeats, row that
+    has the id first)."""
     import numpy as np
 
     values = np.frombuffer(ids, dtype=np.uint64) if ids else np.empty(0, np.uint64)
     order = np.argsort(values, kind="stable")
-    same = np.flatnonzero(values[order[1:]] == values[order[:-1]]) + 1
-    first = 0
-    previous = -1
-    for at in same.tolist():
-        if at != previous + 1:
-            first = int(order[at - 1])
-        previous = at
-        yield first, int(order[at])
+    ordered = values[order]
+    again = np.sort(order[1:][ordered[1:] == ordered[:-1]])
+    named = again[:MAX_FAULTS]
+    first = order[np.searchsorted(ordered, values[named])]
+    return len(again), list(zip(named.tolist(), first.tolist(), strict=True))
 
 
 def read_list(path: str) -> ImageList:
@@ -139,6 +136,8 @@ def read_list(path: str) -> ImageList:
             data = file.read()
     except OSError as error:
         raise InputError(path, f"cannot read the list: {error.strerror}") from error
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as PowerShell's > writes
+        raise InputError(path, "the list is UTF-16, expected UTF-8", "save it as UTF-8")
     return ImageList(path, data)
 
 
@@ -199,7 +198,12 @@ def as_float32(value: float) -> float:
 
 
 def format_row(entry: Entry) -> bytes:
-    """The entry as a line of a list, with its end. Whole labels are written `3`."""
+    """The entry as a line of a list, with its end. Whole labels are written `3`.
+
+    Raises ValueError for a path that no list can hold: with a TAB or a line end, or not UTF-8.
+    """
+    if any(mark in entry.path for mark in "\t\n\r"):
+        raise ValueError(f"the path {entry.path!r} has a TAB or a line end, no list can hold it")
     labels = "\t".join([format_label(label) for label in entry.labels])
     return f"{entry.id}\t{labels}\t{entry.path}\n".encode()
 
@@ -210,10 +214,10 @@ def format_label(label: float) -> str:
 
 
 def format_list(entries: Iterable[Entry]) -> bytes:
-    """The entries as a list's bytes."""
+    """The entries as a list's bytes. Raises ValueError as `format_row` does."""
     return b"".join([format_row(entry) for entry in entries])
 
 
 def _shown(field: bytes) -> str:
-    text = repr(field[:40].decode("utf-8", "backslashreplace"))
-    return text + ("..." if len(field) > 40 else "")
+    text = printable(field[:40].decode("utf-8", "surrogateescape"))
+    return f"'{text}'" + ("..." if len(field) > 40 else "")

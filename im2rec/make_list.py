@@ -5,19 +5,24 @@ The order, numbers and splits are those of im2rec.py (MXNet master) wherever it 
 
 from __future__ import annotations
 
+import errno
+import heapq
 import os
 import random
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import itemgetter
 
-from im2rec.errors import InputError, OptionError
+from im2rec.errors import InputError, OptionError, printable
 from im2rec.lst import Entry, format_list
 from im2rec.shards import Output, read_classes
 
 DEFAULT_EXTENSIONS = (".jpeg", ".jpg", ".png")  # im2rec.py's
 DEFAULT_SEED = 100  # im2rec.py's
+MAX_NAMES = 20  # unknown folders that an error names; the rest are counted
 _HIDDEN_NAMES = ("__MACOSX",)  # what macOS leaves in archives; other hidden names begin with a dot
 
 
@@ -55,8 +60,9 @@ class ListReport:
     lists: (path, images) of each list written. classes: names in number order, or None without
     classes; class_counts: images of each. other_extensions: files passed over, by extension.
     hidden: files and folders passed over; in_root: images directly in ROOT beside class folders;
-    broken_links; folders_again: folders met a second time through a link; empty_classes: folders
-    that hold no image. unlistable: names that a list cannot hold, with the reason.
+    broken_links: links that lead nowhere, and what has an image's name but is neither file nor
+    folder; folders_again: folders met a second time through a link; empty_classes: class folders
+    without an image of their own. unlistable: names that a list cannot hold, with the reason.
     """
 
     root: str
@@ -116,10 +122,14 @@ def _check_options(options: ListOptions) -> None:
     for name, ratio in (("train-ratio", train), ("test-ratio", test)):
         if ratio is not None and not 0 <= ratio <= 1:  # false for a NaN, too
             raise OptionError(f"--{name} {ratio}, expected 0 to 1")
-    if (
-        train is not None and test is not None and train + test > 1 + 1e-9
-    ):  # 0.7 + 0.3 > 1 by a hair
+    if (train or 0) + (test or 0) > 1 + 1e-9:  # computed ones may exceed it by a hair
         raise OptionError(f"--train-ratio {train} and --test-ratio {test} add up to more than 1")
+    for name, value, known in (
+        ("label-from", options.label_from, ("top", "leaf")),
+        ("ids", options.ids, ("run", "per-list")),
+    ):
+        if value not in known:
+            raise OptionError(f"--{name} {value!r}, expected {' or '.join(known)}")
     if options.chunks < 1:
         raise OptionError(f"--chunks {options.chunks}, expected at least 1")
     if not options.recursive and (options.classes or options.label_from != "top"):
@@ -140,44 +150,35 @@ class _Scan:
         self._root = root
         self._options = options
         self._report = report
-        self._entered: set[tuple[int, int]] = set()
+        self._top_names: list[str] = []  # of the folders directly under ROOT
         self._extensions = frozenset(options.extensions)
 
     def entries(self) -> list[Entry]:
         """Every image, in scan order, with ids 0..N-1. Raises InputError where there is none."""
         if not self._options.recursive:
-            files, _ = self._read(self._root, "")
+            files, _ = self._read("")
             return self._numbered([(path, 0) for path in files])
+        folders = self._folders()
         if self._options.label_from == "leaf":
-            groups = [
-                (self._folder_name(folder), files)
-                for folder, files in self._walk(self._root, "")
-                if files
-            ]
+            groups = [(inside or ".", files) for inside, files in folders if files]
         else:
-            groups = self._top_groups()
+            groups = self._top_groups(folders)
         return self._numbered(self._labelled(groups))
 
-    def _top_groups(self) -> list[tuple[str, list[str]]]:
+    def _top_groups(self, folders: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
         """The folders directly under ROOT with all images below each."""
-        self._entered.add(_identity(self._root))
-        images, folders = self._read(self._root, "")
+        images = folders[0][1]
         self._report.in_root = len(images)
-        groups = []
-        for name in folders:
-            files = [
-                path
-                for _, found in self._walk(os.path.join(self._root, name), name)
-                for path in found
-            ]
-            groups.append((name, files))
-        if images and not any(files for _, files in groups):
+        groups: dict[str, list[str]] = {name: [] for name in self._top_names}
+        for inside, files in folders[1:]:
+            groups[inside.split("/", 1)[0]] += files
+        if images and not any(groups.values()):
             raise InputError(
                 self._root,
                 f"{len(images)} images directly in ROOT and none in folders below it",
                 "use --no-recursive to list them with label 0",
             )
-        return groups
+        return list(groups.items())
 
     def _labelled(self, groups: list[tuple[str, list[str]]]) -> list[tuple[str, int]]:
         """Each image's path with its class number; fills in the report's classes."""
@@ -187,9 +188,11 @@ class _Scan:
         numbers = {name: number for number, name in enumerate(names)}
         unknown = [name for name, _ in groups if name not in numbers] if given else []
         if unknown:
+            more = f" and {len(unknown) - MAX_NAMES} more" if len(unknown) > MAX_NAMES else ""
             raise InputError(
                 self._root,
-                f"folders that {given} does not name: {', '.join(map(repr, unknown[:20]))}",
+                f"folders that {printable(str(given))} does not name: "
+                f"{', '.join(map(repr, unknown[:MAX_NAMES]))}{more}",
                 "add them to the class map, or move them out of ROOT",
             )
         if given:
@@ -204,58 +207,85 @@ class _Scan:
 
     def _numbered(self, labelled: list[tuple[str, int]]) -> list[Entry]:
         if not labelled:
-            seen = ", ".join(
-                f"{count} {ext}" for ext, count in self._report.other_extensions.most_common(8)
-            )
-            raise InputError(
-                self._root,
-                f"no image found; looked for {' '.join(sorted(self._extensions))}, "
-                f"saw {seen or 'no other files'}",
-                "name others with --exts" if seen else "",
-            )
+            raise self._nothing_found()
         return [Entry(at, (label,), path) for at, (path, label) in enumerate(labelled)]
 
-    def _walk(self, folder: str, inside: str) -> Iterator[tuple[str, list[str]]]:
-        """Every folder from this one down, top first, names in code point order: its path below
-        ROOT, and its images'. Each real folder is entered once, so links cannot make a loop."""
-        stack = [(folder, inside)]
-        while stack:
-            folder, inside = stack.pop()
-            identity = _identity(folder)
-            if identity in self._entered:
+    def _nothing_found(self) -> InputError:
+        """The error for a ROOT without an image, with what was there instead."""
+        report = self._report
+        seen = [
+            f"{count} {printable(ext)}" for ext, count in report.other_extensions.most_common(8)
+        ]
+        hint = "name others with --exts" if seen else ""
+        if report.hidden:
+            seen.append(f"{report.hidden} hidden")
+            hint = hint or "list hidden ones with --include-hidden"
+        if report.unlistable:
+            seen.append(f"{len(report.unlistable)} whose names a list cannot hold")
+            hint = hint or "rename them"
+        return InputError(
+            self._root,
+            f"no image found; looked for {' '.join(sorted(self._extensions))}, "
+            f"saw {', '.join(seen) or 'no other files'}",
+            hint,
+        )
+
+    def _folders(self) -> list[tuple[str, list[str]]]:
+        """Every folder from ROOT down, as its path below ROOT, with its images: top first, names
+        in code point order.
+
+        Each real folder is entered once, so links cannot make a loop; and on the way with fewest
+        links, so that one from class to class does not take images out of their own class.
+        """
+        found = []
+        entered: set[tuple[int, int]] = set()
+        waiting: list[tuple[int, list[str], str]] = [(0, [], "")]  # links on the way, names, path
+        while waiting:
+            links, names, inside = heapq.heappop(waiting)
+            identity = _identity(self._place(inside))
+            if identity in entered:
                 self._report.folders_again.append(inside)
                 continue
-            self._entered.add(identity)
-            images, names = self._read(folder, inside)
-            yield inside, images
-            for name in reversed(names):
-                stack.append((os.path.join(folder, name), f"{inside}/{name}" if inside else name))
+            entered.add(identity)
+            images, folders = self._read(inside)
+            found.append((names, inside, images))
+            for name, is_link in folders.items():
+                path = f"{inside}/{name}" if inside else name
+                heapq.heappush(waiting, (links + is_link, [*names, name], path))
+            if not inside:
+                self._top_names = list(folders)
+        return [(inside, images) for _, inside, images in sorted(found)]
 
-    def _read(self, folder: str, inside: str) -> tuple[list[str], list[str]]:
-        """One folder's images, as sorted paths below ROOT, and its folders, as sorted names."""
+    def _read(self, inside: str) -> tuple[list[str], dict[str, bool]]:
+        """One folder's images, as paths below ROOT, and the names of its folders, each with whether
+        it is a link; both sorted. inside: the folder's own path below ROOT."""
         report, extensions = self._report, self._extensions
         hidden_too = self._options.include_hidden
-        images, folders = [], []
-        try:
+        images, folders = [], {}
+        folder = self._place(inside)
+        with _reading(folder):
             with os.scandir(folder) as items:
-                for item in items:
-                    name = item.name
-                    if not hidden_too and (name.startswith(".") or name in _HIDDEN_NAMES):
-                        report.hidden += 1
-                    elif item.is_dir():
-                        folders.append(name)
-                    elif (ending := os.path.splitext(name)[1].lower()) not in extensions:
-                        report.other_extensions[ending or "without extension"] += 1
-                    elif item.is_file():
-                        images.append(name)
-                    else:
-                        report.broken_links.append(f"{inside}/{name}" if inside else name)
-        except OSError as error:
-            raise InputError(folder, f"cannot be read: {error.strerror}") from error
-        images.sort()
-        folders.sort()
+                found = [(_text(item.name), item) for item in items]
+            for name, item in sorted(found, key=itemgetter(0)):
+                if not hidden_too and (name.startswith(".") or name in _HIDDEN_NAMES):
+                    report.hidden += 1
+                elif _leads_nowhere(item):
+                    report.broken_links.append(f"{inside}/{name}" if inside else name)
+                elif item.is_dir():
+                    folders[name] = item.is_symlink()
+                elif (ending := os.path.splitext(name)[1].lower()) not in extensions:
+                    report.other_extensions[ending or "without extension"] += 1
+                elif item.is_file():
+                    images.append(name)
+                else:
+                    report.broken_links.append(f"{inside}/{name}" if inside else name)
         paths = [f"{inside}/{name}" for name in images] if inside else images
         return [path for path in paths if self._can_be_listed(path)], folders
+
+    def _place(self, inside: str) -> bytes:
+        """Where the folder of this path below ROOT lies."""
+        root = os.fsencode(self._root)
+        return os.path.join(root, inside.encode("utf-8", "surrogateescape")) if inside else root
 
     def _can_be_listed(self, path: str) -> bool:
         found = _UNLISTABLE.search(path)
@@ -264,19 +294,43 @@ class _Scan:
             self._report.unlistable.append((path, f"{reason or 'not UTF-8'} in the name"))
         return not found
 
-    @staticmethod
-    def _folder_name(inside: str) -> str:
-        """A folder's name in the class map: its path below ROOT, `.` for ROOT itself."""
-        return inside or "."
-
 
 _UNLISTABLE = re.compile("[\t\n\r\ud800-\udfff]")  # a list is lines of fields, in UTF-8
 
 
-def _identity(folder: str) -> tuple[int, int]:
+def _text(name: bytes) -> str:
+    """A name as UTF-8, whatever the locale says; bytes that are not become lone surrogates."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _identity(folder: bytes) -> tuple[int, int]:
     """What tells a real folder from another, whatever links lead to it."""
-    status = os.stat(folder)
+    with _reading(folder):
+        status = os.stat(folder)
     return status.st_dev, status.st_ino
+
+
+def _leads_nowhere(item: os.DirEntry[bytes]) -> bool:
+    """Whether it is a link to what is not there, or to itself."""
+    if not item.is_symlink():
+        return False
+    try:
+        item.stat()
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return True
+        raise
+    return False
+
+
+@contextmanager
+def _reading(folder: bytes) -> Iterator[None]:
+    """Turns an OSError into an InputError about the folder, or what in it is at fault."""
+    try:
+        yield
+    except OSError as error:
+        place = _text(error.filename or folder)
+        raise InputError(place, f"cannot be read: {error.strerror}") from error
 
 
 # --- splitting --------------------------------------------------------------------------------

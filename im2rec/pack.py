@@ -182,11 +182,12 @@ def pack_shard(spec: ShardSpec) -> ShardStats:
     remarks: list[Remark] = []
     counts: Counter[str] = Counter()
     widths: Counter[int] = Counter()
+    root = os.fsencode(spec.root)  # a list's paths are UTF-8 whatever the locale
     with writing(spec.rec), open(spec.rec, "wb") as rec:
         for row, entry in enumerate(spec.entries, spec.first):
             pool.note(row)
             try:
-                data = read_image(os.path.join(spec.root, entry.path))
+                data = read_image(os.path.join(root, entry.path.encode()))
                 packed = convert(data, spec.image, entry.id)
                 labels = entry.labels if spec.pack_label else entry.labels[:1]
                 record = _framed(image_record.encode(entry.id, labels, packed.image))
@@ -223,7 +224,7 @@ def _framed(payload: bytes) -> bytes:
     return framing.frame(payload)
 
 
-def read_image(path: str) -> bytes:
+def read_image(path: str | bytes) -> bytes:
     """The bytes of a regular file. Raises ImageError with the reason where it cannot be read."""
     try:
         # O_NONBLOCK: opening a FIFO must not wait for its writer

@@ -6,6 +6,7 @@ worker notes the number it is working on in a file of its own, which outlives it
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import signal
@@ -17,11 +18,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from im2rec.errors import OptionError, WorkerError
+from im2rec.interrupts import HELD, signals_held
 
 Spec = TypeVar("Spec")
 Result = TypeVar("Result")
@@ -29,6 +31,7 @@ Result = TypeVar("Result")
 IN_FLIGHT = 4  # specs per worker handed out and not yet consumed; hides a slow spec behind others
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
 _NOTE = struct.Struct("<?Q")  # whether something is in hand, and its number
+_FAILURE = "failure"  # the file, beside the notes, where a worker says why its setup failed
 
 START_METHODS = ("fork", "forkserver", "spawn")
 
@@ -46,28 +49,26 @@ def available_cpus() -> int:
 def _cgroup_quota(membership: Path, mount: Path) -> float | None:
     """CPUs' worth of time that the control groups, version 2 or 1, grant; None for no limit."""
     try:
-        lines = membership.read_text(encoding="utf-8").splitlines()
+        text = membership.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
     quotas = []
-    for line in lines:
-        _, controllers, group = line.split(":", 2)
-        if not controllers:  # version 2: "max 100000" or "150000 100000", and every parent counts
-            folders = [mount / group.lstrip("/"), *(mount / group.lstrip("/")).parents]
-            files = [folder / "cpu.max" for folder in folders if folder.is_relative_to(mount)]
-        elif "cpu" in controllers.split(","):
-            base = mount / "cpu" / group.lstrip("/")
-            files = [base, mount / "cpu"]
-        else:
+    for line in text.splitlines():
+        controllers, _, group = line.partition(":")[2].partition(":")
+        if controllers and "cpu" not in controllers.split(","):
             continue
-        for file in files:
+        top = mount / "cpu" if controllers else mount
+        folder = top / group.lstrip("/")
+        for level in (folder, *folder.parents):  # what a parent grants is shared by its groups
+            if not level.is_relative_to(top):
+                break
             with suppress(OSError, ValueError, ZeroDivisionError):
-                if controllers:
-                    quota = int((file / "cpu.cfs_quota_us").read_text(encoding="ascii"))
-                    period = int((file / "cpu.cfs_period_us").read_text(encoding="ascii"))
-                else:
-                    first, second = file.read_text(encoding="ascii").split()
-                    quota, period = int(first), int(second)  # "max" is no number: no limit
+                if controllers:  # version 1
+                    files = level / "cpu.cfs_quota_us", level / "cpu.cfs_period_us"
+                    words = [file.read_text(encoding="ascii") for file in files]
+                else:  # version 2: "150000 100000", or "max 100000": no number, no limit
+                    words = (level / "cpu.max").read_text(encoding="ascii").split()
+                quota, period = map(int, words)
                 if quota > 0:
                     quotas.append(quota / period)
     return min(quotas, default=None)
@@ -108,27 +109,33 @@ class Pool(Generic[Spec, Result]):
             workers = min(workers, MAX_WORKERS_WINDOWS)
         self._name = name
         self._in_flight = workers * IN_FLIGHT
-        self._notes = tempfile.TemporaryDirectory(prefix="im2rec-notes-", dir=folder)
+        self._notes = tempfile.TemporaryDirectory(
+            prefix="im2rec-notes-", dir=folder, ignore_cleanup_errors=True
+        )
         try:
-            self._executor = ProcessPoolExecutor(
-                workers,
-                multiprocessing.get_context(method),
-                initializer=_start_worker,
-                initargs=(self._notes.name, setup),
-            )
+            with signals_held():  # multiprocessing's resource tracker may start here
+                self._executor = ProcessPoolExecutor(
+                    workers,
+                    multiprocessing.get_context(method),
+                    initializer=_start_worker,
+                    initargs=(self._notes.name, setup),
+                )
         except OSError as error:
             self._notes.cleanup()
-            raise WorkerError(
-                f"cannot start worker processes: {error.strerror}", (), "is /dev/shm there?"
-            ) from error
+            raise _cannot_start(error) from error
 
     def __enter__(self) -> Pool[Spec, Result]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # A private name, but Python 3.14's kill_workers, too, looks there for what must end.
+        workers = list((self._executor._processes or {}).values())
         if kind is not None:
-            self._kill()
+            for worker in workers:
+                worker.kill()
         self._executor.shutdown(wait=True, cancel_futures=True)
+        for worker in workers:
+            worker.join()
         self._notes.cleanup()
 
     def results(self, specs: Iterable[Spec]) -> Iterator[tuple[Spec, Result]]:
@@ -147,31 +154,45 @@ class Pool(Generic[Spec, Result]):
                 first, future = pending.popleft()
                 yield first, future.result()
         except BrokenProcessPool as error:
-            raise WorkerError(
-                "a worker process died (killed, out of memory, or a crashing decoder)",
-                tuple(map(self._name, self.in_hand())),
-            ) from error
+            failure = Path(self._notes.name) / _FAILURE
+            if failure.exists():
+                found = f"a worker process cannot start: {failure.read_text(encoding='utf-8')}"
+            else:
+                found = "a worker process died (killed, out of memory, or a crashing decoder)"
+            raise WorkerError(found, tuple(map(self._name, self.in_hand()))) from error
 
     def in_hand(self) -> list[int]:
         """The numbers that workers noted and have not finished."""
         numbers = []
         for note in Path(self._notes.name).iterdir():
-            data = note.read_bytes()
-            if len(data) == _NOTE.size:
-                busy, number = _NOTE.unpack(data)
-                if busy:
-                    numbers.append(number)
+            with suppress(FileNotFoundError):  # its worker has just made it the failure
+                data = note.read_bytes()
+                if note.name.isdigit() and len(data) == _NOTE.size:
+                    busy, number = _NOTE.unpack(data)
+                    if busy:
+                        numbers.append(number)
         return sorted(numbers)
 
     def _submit(self, spec: Spec) -> Future[Result]:
-        with _interrupts_held():  # a worker that starts here must not get the terminal's Ctrl-C
-            return self._executor.submit(self._function, spec)
+        # Workers start here: an exception amid that would leave some that nothing knows of, and a
+        # new worker must not get the terminal's Ctrl-C.
+        with signals_held():
+            try:
+                return self._executor.submit(self._function, spec)
+            except OSError as error:
+                raise _cannot_start(error) from error
 
-    def _kill(self) -> None:
-        """Ends workers in the middle of their work; the executor sees it and ends the others."""
-        for note in Path(self._notes.name).iterdir():
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(int(note.name), getattr(signal, "SIGKILL", signal.SIGTERM))
+
+def _cannot_start(error: OSError) -> WorkerError:
+    hints = {
+        errno.EMFILE: "raise the limit of open files (ulimit -n) or use fewer workers",
+        errno.EAGAIN: "raise the limit of processes (ulimit -u) or use fewer workers",
+        errno.ENOMEM: "use fewer workers",
+        errno.ENOENT: "is /dev/shm there?",
+        errno.EACCES: "is /dev/shm there?",
+    }
+    hint = hints.get(error.errno or 0, "")
+    return WorkerError(f"cannot start worker processes: {error.strerror}", (), hint)
 
 
 _note_fd = -1
@@ -193,13 +214,24 @@ def _write_note(data: bytes) -> None:
 
 def _start_worker(notes: str, setup: Callable[[], None]) -> None:
     global _note_fd
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all: the parent decides
+    for name in ("SIGINT", "SIGHUP"):  # a terminal sends them to all: the parent decides
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
     path = Path(notes) / str(os.getpid())
     _note_fd = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     note(None)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    setup()
+    try:
+        setup()
+    except Exception as error:  # whatever it is, it must be told, and without a traceback
+        os.close(_note_fd)
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        path.write_text(text, encoding="utf-8", errors="replace")
+        path.replace(Path(notes) / _FAILURE)  # so that it is there whole before this worker ends
+        os._exit(1)
 
 
 def _end_with_parent() -> None:
@@ -207,16 +239,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Holds SIGINT back for a moment; processes started meanwhile never get it."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)

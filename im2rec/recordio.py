@@ -13,17 +13,23 @@ import numbers
 import os
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
 
-from im2rec import framing
-from im2rec.errors import IndexLineError, InputError
+from im2rec import framing, image_record
+from im2rec.errors import ImageError, IndexLineError, InputError, printable
 
 if TYPE_CHECKING:
+    import cv2
     import numpy as np
     import numpy.typing as npt
 
-_IR_FORMAT = "<IfQQ"
-_IR_SIZE = struct.calcsize(_IR_FORMAT)
+_IR_FORMAT = image_record.HEADER.format  # programs read these two of MXNet's private names
+_IR_SIZE = image_record.HEADER.size
+
+_OPENED = {"_stream", "_reader"}  # attributes that a copy of a handle makes for itself
+_KEY_ERRORS = "surrogateescape"  # a text key may be a file name, so any bytes
+
+_Handle = TypeVar("_Handle", bound="MXRecordIO")
 
 
 class IRHeader(NamedTuple):
@@ -42,9 +48,10 @@ class IRHeader(NamedTuple):
 class MXRecordIO:
     """Reads or writes a `.rec` from start to end.
 
-    uri: path of the file; flag: "r" or "w". A handle can be pickled (it opens the file anew), and
-    refuses to be used in a forked process, as its file position is shared with the parent's.
-    Raises ValueError for another flag, OSError where the file cannot be opened.
+    uri: path of the file; flag: "r" or "w". A handle can be pickled (the copy opens the file
+    anew), unless it is open for writing; it refuses to be used in a forked process, as its file
+    position is shared with the parent's. Raises ValueError for another flag, OSError where the
+    file cannot be opened.
     """
 
     def __init__(self, uri: str | os.PathLike[str], flag: str) -> None:
@@ -61,7 +68,11 @@ class MXRecordIO:
             raise ValueError(f"Invalid flag {self.flag!r}, expected 'r' or 'w'")
         self.writable = self.flag == "w"
         self._stream: BinaryIO = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115
-        self._reader = None if self.writable else framing.RecordReader(self._stream, self.uri)
+        try:
+            self._reader = None if self.writable else framing.RecordReader(self._stream, self.uri)
+        except BaseException:  # a pipe, which cannot seek
+            self._stream.close()
+            raise
         self.pid = os.getpid()
         self.is_open = True
 
@@ -83,7 +94,7 @@ class MXRecordIO:
         if raw is not None:
             raw.close()
 
-    def __enter__(self) -> MXRecordIO:
+    def __enter__(self: _Handle) -> _Handle:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,13 +105,15 @@ class MXRecordIO:
             self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """As MXNet's, pickling closes the file; the copy opens it again if it was open."""
-        is_open = self.is_open
-        self.close()
-        state = dict(self.__dict__)
-        for name in ("_stream", "_reader"):
-            state.pop(name, None)
-        state["is_open"] = is_open
+        """What a copy needs; the copy opens the file again if it is open here.
+
+        MXNet closes the original, and its copy of a writer empties the file. Here the original
+        stays as it is, and a writer raises TypeError until it is closed, as Python's files do.
+        """
+        if self.is_open and self.writable:
+            raise TypeError(f"{self.uri}: cannot pickle a handle that is open for writing")
+        state = {name: self.__dict__[name] for name in self.__dict__.keys() - _OPENED}
+        state["pid"] = None
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -169,7 +182,9 @@ class MXIndexedRecordIO(MXRecordIO):
         self.idx = {}
         self.keys = []
         try:
-            self.fidx = open(self.idx_path, self.flag, encoding="utf-8", newline="\n")  # noqa: SIM115
+            self.fidx = open(  # noqa: SIM115
+                self.idx_path, self.flag, encoding="utf-8", errors=_KEY_ERRORS, newline="\n"
+            )
             if not self.writable:
                 self._read_index()
         except BaseException:
@@ -190,12 +205,14 @@ class MXIndexedRecordIO(MXRecordIO):
 
     def close(self) -> None:
         """Closes both files."""
-        if self.is_open and self.fidx is not None:
-            if self.pid == os.getpid():
-                self.fidx.close()
-            else:
-                self._abandon(self.fidx)
-        super().close()
+        try:
+            if self.is_open and self.fidx is not None:
+                if self.pid == os.getpid():
+                    self.fidx.close()
+                else:
+                    self._abandon(self.fidx)
+        finally:
+            super().close()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -212,6 +229,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def tell(self) -> int:
         """Where the next record will be written, in bytes from the start of the file."""
         self._check_writable(True)
+        self._check_pid()
         return self._stream.tell()
 
     def read_idx(self, idx: Any) -> bytes:
@@ -219,36 +237,54 @@ class MXIndexedRecordIO(MXRecordIO):
         self.seek(idx)
         record = self.read()
         if record is None:
-            raise InputError(self.idx_path, f"key {idx} points to the end of {self.uri}")
+            found = f"key {printable(str(idx))} points to the end of {printable(self.uri)}"
+            raise InputError(self.idx_path, found)
         return record
 
     def write_idx(self, idx: Any, buf: bytes) -> None:
-        """Appends a record and its line in the index."""
+        """Appends a record and its line in the index.
+
+        Raises ValueError for a key that would not read back from a line as it is.
+        """
         key = self.key_type(idx)
+        text = str(key)
+        if not text or text != text.strip() or any(mark in text for mark in "\t\n\r"):
+            raise ValueError(f"key {text!r} cannot be written in an index")
+        text.encode("utf-8", _KEY_ERRORS)  # raises before the record is written, not after
         at = self.tell()
         self.write(buf)
-        self.fidx.write(f"{key}\t{at}\n")
+        self.fidx.write(f"{text}\t{at}\n")
         self.idx[key] = at
         self.keys.append(key)
 
 
 def pack(header: IRHeader | tuple[int, Any, int, int], s: bytes) -> bytes:
     """An image record's bytes. A label array becomes float32, with its size as the flag; the
-    caller's flag is replaced, as MXNet does."""
+    caller's flag is replaced, as MXNet does. Raises ValueError for an id outside 0..2**64-1 and
+    for a label that is no number or beyond float32."""
     import numpy as np
 
     header = IRHeader(*header)
-    if isinstance(header.label, numbers.Number):
-        return struct.pack(_IR_FORMAT, 0, header.label, header.id, header.id2) + s
-    labels = np.asarray(header.label, dtype="<f4")
-    return struct.pack(_IR_FORMAT, labels.size, 0, header.id, header.id2) + labels.tobytes() + s
+    flag, label, array = 0, header.label, b""
+    try:
+        if not isinstance(label, numbers.Number):
+            with np.errstate(over="raise"):
+                labels = np.asarray(label, dtype="<f4")
+            flag, label, array = labels.size, 0, labels.tobytes()
+        head = image_record.HEADER.pack(flag, label, header.id, header.id2)
+    except (struct.error, TypeError, ArithmeticError) as error:
+        raise ValueError(f"id {header.id!r}, id2 {header.id2!r}: {error}") from error
+    return head + array + s
 
 
 def unpack(s: bytes) -> tuple[IRHeader, bytes]:
-    """A record's header and the image's bytes. With flag > 0 the label is a float32 array."""
+    """A record's header and the image's bytes. With flag > 0 the label is a float32 array.
+
+    Raises PayloadError where the bytes are fewer than the header says.
+    """
     import numpy as np
 
-    header = IRHeader(*struct.unpack(_IR_FORMAT, s[:_IR_SIZE]))
+    header = IRHeader(*image_record.decode_header(s))
     s = s[_IR_SIZE:]
     if header.flag > 0:
         header = header._replace(label=np.frombuffer(s, np.dtype("<f4"), header.flag))
@@ -271,18 +307,35 @@ def pack_img(
         ".JPEG": [cv2.IMWRITE_JPEG_QUALITY, quality],
         ".PNG": [cv2.IMWRITE_PNG_COMPRESSION, quality],
     }.get(img_fmt.upper(), [])
-    done, buffer = cv2.imencode(img_fmt, img, parameters)
+    refusal = f"cannot encode an image of shape {getattr(img, 'shape', None)} as {img_fmt}"
+    try:
+        done, buffer = cv2.imencode(img_fmt, img, parameters)
+    except cv2.error as error:
+        raise ValueError(f"{refusal}: {_said(error)}") from error
     if not done:
-        raise ValueError(f"failed to encode image of shape {img.shape} as {img_fmt}")
+        raise ValueError(refusal)
     return pack(header, buffer.tobytes())
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, npt.NDArray[np.uint8]]:
     """A record's header and its picture as OpenCV decodes it: iscolor 1 HxWx3 BGR, 0 HxW grey,
-    -1 as stored. As with MXNet, the picture is None where the bytes are no image."""
+    -1 as stored. As with MXNet, the picture is None where the bytes are no image.
+
+    Raises PayloadError as `unpack` does, ImageError where OpenCV refuses the picture (too large).
+    """
     import cv2
     import numpy as np
 
     header, image = unpack(s)
-    picture: Any = cv2.imdecode(np.frombuffer(image, dtype=np.uint8), iscolor)
+    picture: Any = None
+    if image:  # OpenCV raises for an empty buffer
+        try:
+            picture = cv2.imdecode(np.frombuffer(image, dtype=np.uint8), iscolor)
+        except cv2.error as error:
+            raise ImageError(f"OpenCV refuses the image: {_said(error)}") from error
     return header, picture
+
+
+def _said(error: cv2.error) -> str:
+    """OpenCV's reason on one line, without the place in its own sources."""
+    return " ".join(error.err.split())

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +24,7 @@ from typing import Any, BinaryIO
 from im2rec.errors import BusyError, InputError, OutputError, RecordError
 from im2rec.framing import MAGIC_BYTES, RecordReader
 from im2rec.index import format_index
+from im2rec.interrupts import signals_held
 
 MANIFEST_VERSION = 1
 COPY_SIZE = 1 << 20  # bytes read at a time where files are joined or hashed
@@ -96,24 +96,30 @@ class Output:
         with writing(self.work):
             if not os.path.isdir(self.folder or "."):
                 raise OutputError(self.prefix, f"there is no folder {self.folder!r}", "make it")
-            self._lock = _lock(self.work, self.prefix)
             try:
-                self._clear()
-            except OSError:
-                os.close(self._lock)
+                with signals_held():  # one that comes meanwhile ends the run here, below
+                    self._lock = _lock(self.work, self.prefix)
+                    self._clear()
+            except BaseException:
+                if self._lock != -1:
+                    self.__exit__()
                 raise
         return self
 
     def __exit__(self, *_: object) -> None:
         with signals_held():
-            if sys.platform == "win32":  # an open file cannot be removed there
-                os.close(self._lock)
-            shutil.rmtree(self.work, ignore_errors=True)
+            with suppress(OSError):  # what stays is cleared by the next run
+                self._clear()
+                if sys.platform == "win32":  # an open file cannot be removed there
+                    os.close(self._lock)
+                # The lock goes last: from then on the folder may be another run's.
+                os.unlink(self.path(_LOCK_NAME))
+                os.rmdir(self.work)
             if sys.platform != "win32":
                 os.close(self._lock)
 
     def _clear(self) -> None:
-        """Removes what a killed run left."""
+        """Removes all but the lock: what was not published, or what a killed run left."""
         for name in os.listdir(self.work):
             path = os.path.join(self.work, name)
             if os.path.isdir(path):
@@ -136,6 +142,10 @@ class Output:
         names, stale: file names in PREFIX's folder. Signals wait until it is done, so that an
         interrupted run has either published everything or nothing.
         """
+        for name in names:  # found only at its turn, a folder would stop it half done
+            final = os.path.join(self.folder, name)
+            if os.path.isdir(final):
+                raise OutputError(final, "there is a folder of this name", "move it away")
         if self.fsync:
             for name in names:
                 with writing(os.path.join(self.folder, name)):
@@ -169,9 +179,11 @@ def _lock(work: str, prefix: str) -> int:
             continue  # its last holder has just removed the folder
         try:
             _lock_file(fd)
-        except OSError:
+        except OSError as error:
             os.close(fd)
-            raise BusyError(prefix) from None
+            if isinstance(error, (BlockingIOError, PermissionError)):  # the latter on Windows
+                raise BusyError(prefix) from None
+            raise  # a file system without locks
         with suppress(FileNotFoundError):
             if os.path.samestat(os.stat(path), os.fstat(fd)):
                 return fd
@@ -207,20 +219,6 @@ def writing(path: str) -> Iterator[None]:
         raise OutputError(path, found[0].lower() + found[1:]) from error
 
 
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Makes signals that would end the run wait for a short stretch that must be done whole."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    held = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, held)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)
-
-
 @dataclass(frozen=True, slots=True)
 class ShardFacts:
     """One shard as the manifest states it: file names, records, bytes of the .rec, sha256."""
@@ -244,8 +242,10 @@ class _OpenShard:
         self.size = 0
 
     def close(self) -> None:
-        self.rec.close()
-        self.idx.close()
+        try:
+            self.rec.close()
+        finally:
+            self.idx.close()
 
 
 class SetWriter:
@@ -267,10 +267,10 @@ class SetWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # a full disk has been reported where it was met
-            self._joint.close()
-            if self._open:
-                self._open.close()
+        for file in (self._joint, self._open):
+            with suppress(OSError):  # a full disk has been reported where it was met
+                if file:
+                    file.close()
 
     def append(self, part: str, records: Sequence[tuple[int, int]], shard: int | None) -> None:
         """Takes over one part: its file, (key, bytes) of each record in it, and the number of the
@@ -379,7 +379,7 @@ def find_set(argument: str) -> RecordSet:
     """
     if not argument.endswith(".rec"):
         recs = [os.path.join(os.path.dirname(argument), name) for name in _manifest_recs(argument)]
-        if not recs and os.path.exists(argument + ".rec"):
+        if not recs and _if_there(argument + ".rec"):
             recs = [argument + ".rec"]
         recs = recs or _numbered(argument)
         if recs:
@@ -399,7 +399,7 @@ def find_set(argument: str) -> RecordSet:
 
 
 def _with_indexes(name: str, prefix: str, recs: list[str], joint: str | None) -> RecordSet:
-    there = [rec for rec in recs if os.path.exists(rec)]
+    there = [rec for rec in recs if _if_there(rec)]
     idxs = tuple(_if_there(rec.removesuffix(".rec") + ".idx") for rec in there)
     missing = tuple(rec for rec in recs if rec not in there)
     manifest = _if_there(prefix + ".manifest.json")
@@ -418,7 +418,7 @@ def _numbered(prefix: str) -> list[str]:
 
 
 def _if_there(path: str) -> str | None:
-    return path if os.path.exists(path) else None
+    return path if os.path.exists(path) and not os.path.isdir(path) else None
 
 
 def _manifest_recs(prefix: str) -> list[str]:
@@ -429,14 +429,16 @@ def _manifest_recs(prefix: str) -> list[str]:
 
 
 def manifest_names(prefix: str) -> list[str]:
-    """The files, beside PREFIX, that the manifest there calls its own; none without a manifest."""
-    path = prefix + ".manifest.json"
+    """The files of PREFIX that the manifest beside it names; none without a manifest.
+
+    What it names under another prefix, as a copied or renamed manifest does, is not PREFIX's.
+    """
     with suppress(InputError):
-        manifest = read_manifest(path)
+        manifest = read_manifest(prefix + ".manifest.json")
         names = [shard[key] for shard in manifest["shards"] for key in ("rec", "idx")]
-        if manifest.get("joint_index"):
-            names.append(manifest["joint_index"])
-        return [str(name) for name in names]
+        names.append(manifest.get("joint_index") or "")
+        own = re.compile(re.escape(os.path.basename(prefix)) + r"(_[0-9]{3,})?\.(rec|idx)")
+        return [name for name in names if own.fullmatch(name)]
     return []
 
 
@@ -444,21 +446,27 @@ def read_manifest(path: str) -> dict[str, Any]:
     """Reads a manifest. Raises InputError where it is none."""
     try:
         manifest = json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(path, f"not a manifest: {error}") from error
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
     if not isinstance(shards, list) or not all(
-        isinstance(shard, dict) and _own_names(shard) for shard in shards
+        isinstance(shard, dict) and _is_name(shard.get("rec")) and _is_name(shard.get("idx"))
+        for shard in shards
     ):
         raise InputError(path, "not a manifest: no list of shards with their file names")
+    joint = manifest.get("joint_index")
+    if joint is not None and not _is_name(joint):
+        raise InputError(path, f"not a manifest: joint_index {joint!r} is no file name")
     return dict(manifest)
 
 
-def _own_names(shard: dict[str, Any]) -> bool:
-    """Whether a shard's file names are plain names: a manifest cannot point elsewhere."""
-    return all(
-        isinstance(name, str) and name and name == os.path.basename(name)
-        for name in (shard.get("rec"), shard.get("idx"))
+def _is_name(name: object) -> bool:
+    """Whether it is a plain file name: a manifest cannot point elsewhere."""
+    return (
+        isinstance(name, str)
+        and name == os.path.basename(name)
+        and name not in ("", os.curdir, os.pardir)
+        and "\0" not in name
     )
 
 
@@ -501,9 +509,8 @@ def other_format(path: str) -> str | None:
             return kind
     if head[257:262] == b"ustar":
         return "a tar file"
-    lines = head.split(b"\n")
-    if len(lines) > 1 and b"\t" in lines[0] and lines[0].split(b"\t")[0].isdigit():
-        fields = lines[0].split(b"\t")
+    fields = head.split(b"\n")[0].split(b"\t")
+    if len(fields) > 1 and fields[0].isdigit():
         if len(fields) == 2 and fields[1].strip().isdigit():
             return "an index (.idx)"
         return "a list (.lst)"

@@ -5,38 +5,49 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from im2rec import image_ops, pool
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
-from im2rec.framing import Record, RecordReader
+from im2rec.framing import ALIGNMENT, MAGIC_BYTES, MAX_PAYLOAD, Record, RecordReader, frame
 from im2rec.image_file import identify
 from im2rec.image_record import ImageRecord, decode
 from im2rec.index import IndexEntry, parse_index
-from im2rec.lst import as_float32, read_list
-from im2rec.shards import COPY_SIZE, RecordSet, other_format, read_manifest
+from im2rec.lst import MAX_ID, ImageList, as_float32, read_list
+from im2rec.shards import (
+    COPY_SIZE,
+    MANIFEST_VERSION,
+    RecordSet,
+    find_classes,
+    other_format,
+    read_classes,
+    read_manifest,
+    shard_stem,
+)
 
 RECORDS_PER_TASK = 64  # records that a worker decodes at a time
 Progress = Callable[[int, int], None]  # bytes read, bytes in all
 
 # Every code a problem can have, with what it means.
 CODES = {
+    "unreadable": "a record file cannot be read",
     "other-format": "the file is of another kind",
     "magic": "no record begins where one should",
     "cflag": "the parts of a cut record are out of order",
     "truncated": "the file ends inside a record",
     "padding": "the bytes that fill a record up are not zero",
-    "size": "the file's size is not a multiple of 4",
-    "empty": "the file has no record",
+    "cut": "a record is not cut where the format cuts it: its length is wrong",
+    "empty": "the file is empty",
     "header": "a payload is shorter than its image record header says",
     "label": "a label is not a finite number",
     "image": "an image does not decode whole (--decode)",
-    "no-image": "a record has labels but no image (--decode)",
+    "no-image": "a record has no image, nor is it one of InsightFace's identities (--decode)",
     "index-unreadable": "an index cannot be read",
     "index-line": "a line of an index is not key TAB offset",
     "index-duplicate": "a key stands twice in an index",
@@ -45,14 +56,14 @@ CODES = {
     "index-order": "the lines of an index are not in file order",
     "index-missing": "an index leaves a record out",
     "index-key": "a key is neither its record's id nor its position",
-    "manifest": "the manifest cannot be read or contradicts itself",
+    "manifest": "the manifest cannot be read, or contradicts itself or the set",
     "file-missing": "a file that the manifest names is not there",
-    "file-unknown": "a shard is there that the manifest does not name",
+    "file-unknown": "a record file is there that the manifest does not name",
     "bytes": "a file's size is not what the manifest says",
     "records": "the number of records is not what the manifest says",
     "sha256": "a file's bytes are not those that were packed",
     "list-missing": "a row of the list has no record",
-    "list-extra": "a record is not in the list",
+    "list-extra": "a record is not in the list, or a second time in the set",
     "list-order": "a record is not where the list has it",
     "list-label": "a record's labels are not the list's",
 }
@@ -98,8 +109,9 @@ def verify_set(
 ) -> VerifyReport:
     """Checks a set: framing, headers, indexes, manifest, and what the options ask for.
 
-    Raises InputError and ListError where the list itself cannot be read, OSError where a record
-    file cannot be, WorkerError where decoding ends in a dead process.
+    progress: called with bytes read (or, later, decoded) and bytes in all. Raises InputError and
+    ListError where the list itself cannot be read, WorkerError where decoding ends in a dead
+    process.
     """
     return _Verification(records, options, progress).run()
 
@@ -114,23 +126,27 @@ class _Verification:
         self._total = sum(os.path.getsize(path) for path in records.recs)
         self._report = VerifyReport(records.name)
         self._files: list[_File] = []
+        self._identities = range(0)  # ids of InsightFace's records without an image
 
     def run(self) -> VerifyReport:
-        for path in self._set.missing:
+        records, list_path = self._set, self._options.list_path
+        images = read_list(list_path) if list_path else None  # the quickest to fail comes first
+        for path in records.missing:
             self._found("file-missing", path, None, None, "a shard of the set is not there")
-        for path, idx in zip(self._set.recs, self._set.idxs, strict=True):
+        for path, idx in zip(records.recs, records.idxs, strict=True):
             file = self._read_file(path)
             self._files.append(file)
             if idx is None:
                 self._report.unindexed.append(path)
             elif file.is_records:
                 self._check_index(idx, [file])
-        if self._set.joint and all(file.is_records for file in self._files):
-            self._check_index(self._set.joint, self._files)
-        if self._set.manifest:
-            self._check_manifest(self._set.manifest)
-        if self._options.list_path:
-            self._check_list(self._options.list_path)
+        # without a shard, every offset behind it would look wrong, and what is missing is told
+        if records.joint and not records.missing and all(file.is_records for file in self._files):
+            self._check_index(records.joint, self._files)
+        if records.manifest:
+            self._check_manifest(records.manifest)
+        if images is not None:
+            self._check_list(images)
         if self._options.decode:
             self._decode_all()
         return self._report
@@ -144,33 +160,38 @@ class _Verification:
 
     def _read_file(self, path: str) -> _File:
         """Reads a .rec to its end, over any damage, and judges framing and headers."""
-        file = _File(path, os.path.getsize(path))
-        found = len(self._report.problems)
-        kind = other_format(path)
-        if kind:
-            file.is_records = False
-            self._found("other-format", path, 0, None, f"this is {kind}")
-            return file
-        with open(path, "rb", buffering=COPY_SIZE) as stream:
-            if file.size == 0:
+        if not os.path.isfile(path):
+            self._found("unreadable", path, None, None, _NOT_REGULAR)
+            return _File(path, is_unreadable=True)
+        file = _File(path)
+        try:
+            file.size = os.path.getsize(path)
+            if kind := other_format(path):
+                self._found("other-format", path, 0, None, f"this is {kind}")
+                return file
+            if not file.size:
                 self._found("empty", path, 0, None, "the file is empty")
-            for record in self._records(RecordReader(stream, path)):
-                self._check_record(file, record)
-                if self._progress:
-                    self._progress(self._report.bytes + record.end, self._total)
-        if file.size % 4 and len(self._report.problems) == found:
-            self._found("size", path, file.size, None, f"{file.size} bytes, not a multiple of 4")
+            with open(path, "rb", buffering=COPY_SIZE) as stream:
+                for record in self._records(RecordReader(stream, path)):
+                    self._check_record(file, record)
+                    if self._progress:
+                        self._progress(self._report.bytes + record.end, self._total)
+            file.is_records = True
+        except OSError as error:
+            self._found("unreadable", path, None, None, f"cannot be read: {error.strerror}")
+            return _File(path, is_unreadable=True)
         self._report.bytes += file.size
         self._report.records += len(file.offsets)
         return file
 
     def _records(self, reader: RecordReader) -> Iterator[Record]:
+        """The records of a file; after damage, those from the next head on."""
         while True:
             start = reader.offset
             try:
                 record = reader.read()
             except RecordError as error:
-                head = reader.next_head(max(error.offset, start) + 4)
+                head = reader.next_head(start + ALIGNMENT)
                 until = reader.size if head is None else head
                 self._found(
                     error.code,
@@ -187,6 +208,18 @@ class _Verification:
             if record is None:
                 return
             yield record
+            if not _is_cut_right(record):
+                self._go_on_inside(reader, record)
+
+    def _go_on_inside(self, reader: RecordReader, record: Record) -> None:
+        """Judges a record that no writer has cut so, and stands the reader on the record that it
+        has most likely swallowed."""
+        head = reader.next_head(record.offset + ALIGNMENT)
+        found = f"{record.end - record.offset} bytes in {record.parts} parts, not cut at each magic"
+        if head is not None and head < record.end:
+            found = f"the record's bytes hold the head of another at {head}: its length is wrong"
+            reader.seek(head)
+        self._found("cut", reader.path, record.offset, None, found)
 
     def _check_record(self, file: _File, record: Record) -> None:
         file.offsets.append(record.offset)
@@ -194,22 +227,32 @@ class _Verification:
             content = decode(record.payload)
         except PayloadError as error:
             self._found("header", file.path, record.offset, None, str(error))
-            file.ids.append(_NO_ID)
+            file.add(_NO_ID, ())
             return
-        file.ids.append(content.id)
-        if not all(map(math.isfinite, (content.header_label, *content.labels))):
-            labels = ", ".join(map(str, content.labels[:8]))
-            self._found("label", file.path, record.offset, content.id, f"labels {labels}")
+        labels = content.labels
+        file.add(content.id, labels if self._options.list_path else ())
+        file.label_widths[len(labels)] += 1
+        if not all(map(math.isfinite, labels)):
+            self._found("label", file.path, record.offset, content.id, f"labels {_few(labels)}")
+        elif not math.isfinite(content.header_label):
+            sentence = f"label {content.header_label} in the header, beside an array of labels"
+            self._found("label", file.path, record.offset, content.id, sentence)
+        if content.id == 0 and not content.image and len(labels) == 2:
+            self._identities = range(*map(_whole, labels))
 
     # --- index --------------------------------------------------------------------------------
 
     def _check_index(self, path: str, files: list[_File]) -> None:
         """Judges the index of one file, or the joint index of several."""
+        if not os.path.isfile(path):
+            self._found("index-unreadable", path, None, None, _NOT_REGULAR)
+            return
         try:
             with open(path, "rb") as stream:
                 entries, faults = parse_index(stream.read(), path)
         except OSError as error:
-            self._found("index-unreadable", path, None, None, str(error.strerror))
+            sentence = f"cannot be read: {error.strerror}"
+            self._found("index-unreadable", path, None, None, sentence)
             return
         for fault in faults:
             self._found("index-line", path, None, None, f"line {fault.line}: {fault.found}")
@@ -217,64 +260,70 @@ class _Verification:
         ids: list[int] = []
         base = 0
         for file in files:
-            offsets.extend(base + offset for offset in file.offsets)
+            offsets.extend([base + offset for offset in file.offsets])
             ids += file.ids
             base += file.size
-        seen = bytearray(len(offsets))
-        keys: set[int] = set()
-        by_id = by_position = True
-        rows: list[tuple[IndexEntry, int]] = []
-        last = -1
-        for line, entry in enumerate(entries, 1):
-            where = f"line {line}: key {entry.key}, offset {entry.offset}"
-            if entry.key in keys:
-                self._found(
-                    "index-duplicate", path, None, entry.key, f"{where}: the key stands twice"
-                )
-            keys.add(entry.key)
-            at = bisect_left(offsets, entry.offset) if entry.offset < 2**63 else len(offsets)
-            if at == len(offsets) or offsets[at] != entry.offset:
-                self._found(
-                    "index-offset", path, None, entry.key, f"{where}: no record begins there"
-                )
-                continue
-            if seen[at]:
-                self._found(
-                    "index-repeat", path, None, entry.key, f"{where}: the record is named twice"
-                )
-            elif at < last:
-                self._found("index-order", path, None, entry.key, f"{where}: after a later record")
-            seen[at] = 1
-            last = max(last, at)
-            rows.append((entry, at))
-            by_id = by_id and entry.key == ids[at]
-            by_position = by_position and entry.key == at
-        for at, there in enumerate(seen):
+        rows = self._check_lines(path, entries, {fault.line for fault in faults}, offsets)
+        named = bytearray(len(offsets))
+        for at in rows:
+            if at != _NO_RECORD:
+                named[at] = 1
+        for at, there in enumerate(named):
             if not there:
-                self._found(
-                    "index-missing",
-                    path,
-                    None,
-                    _known(ids[at]),
-                    f"no line for the record at offset {offsets[at]}",
-                )
-        if not by_id and not by_position:
-            self._check_keys(path, rows, ids)
+                sentence = f"no line for the record at offset {offsets[at]}"
+                self._found("index-missing", path, None, _known(ids[at]), sentence)
+        self._check_keys(path, entries, rows, ids)
 
-    def _check_keys(self, path: str, rows: list[tuple[IndexEntry, int]], ids: list[int]) -> None:
-        """Names the keys that do not follow the rule that most of them follow."""
-        wrong_ids = [(entry, at) for entry, at in rows if entry.key != ids[at]]
-        wrong_positions = [(entry, at) for entry, at in rows if entry.key != at]
+    def _check_lines(
+        self, path: str, entries: list[IndexEntry], no_entries: set[int], offsets: array[int]
+    ) -> array[int]:
+        """Judges each line by itself and those before it; the position of the record that each
+        entry names. no_entries: the lines that the entries were not read from."""
+        rows = array("q")
+        keys: set[int] = set()
+        named = bytearray(len(offsets))
+        last, line = -1, 0
+        for key, offset in entries:
+            line += 1
+            while line in no_entries:
+                line += 1
+            code = found = ""
+            at = bisect_left(offsets, offset)
+            if at == len(offsets) or offsets[at] != offset:
+                at = _NO_RECORD
+                code, found = "index-offset", "no record begins there"
+            else:
+                if named[at]:
+                    code, found = "index-repeat", "the record is named twice"
+                elif at < last:
+                    code, found = "index-order", "after a later record"
+                named[at] = 1
+                last = max(last, at)
+            rows.append(at)
+            where = f"line {line}: key {key}, offset {offset}"
+            if code:
+                self._found(code, path, None, key, f"{where}: {found}")
+            if key in keys:
+                self._found("index-duplicate", path, None, key, f"{where}: the key stands twice")
+            keys.add(key)
+        return rows
+
+    def _check_keys(
+        self, path: str, entries: list[IndexEntry], rows: array[int], ids: list[int]
+    ) -> None:
+        """Names the keys that do not follow the rule that most of them follow. rows: the position
+        of the record that each entry names."""
+        wrong_ids, wrong_positions = [], []
+        for (key, _), at in zip(entries, rows, strict=True):
+            if at != _NO_RECORD and ids[at] not in (key, _NO_ID):
+                wrong_ids.append((key, at))
+            if at not in (_NO_RECORD, key):
+                wrong_positions.append((key, at))
         by_id = len(wrong_ids) <= len(wrong_positions)
-        for entry, at in wrong_ids if by_id else wrong_positions:
+        for key, at in wrong_ids if by_id else wrong_positions:
             expected = f"id {ids[at]}" if by_id else f"position {at}"
-            self._found(
-                "index-key",
-                path,
-                None,
-                _known(ids[at]),
-                f"key {entry.key} at offset {entry.offset}, expected the record's {expected}",
-            )
+            sentence = f"key {key} for record {at} of the file, expected its {expected}"
+            self._found("index-key", path, None, _known(ids[at]), sentence)
 
     # --- manifest -----------------------------------------------------------------------------
 
@@ -284,103 +333,128 @@ class _Verification:
         except InputError as error:
             self._found("manifest", path, None, None, error.found)
             return
+        wrong = [
+            name for name, sound in _MANIFEST.items() if not sound(manifest.get(name, _ABSENT))
+        ]
+        for name in wrong:
+            sentence = f"{name!r} is not there, or not what it should be"
+            self._found("manifest", path, None, None, sentence)
+        self._check_files(path, manifest)
+        if not wrong:
+            self._check_counts(path, manifest)
+            self._check_classes(path, manifest["classes"])
+
+    def _check_files(self, path: str, manifest: dict[str, Any]) -> None:
+        """Compares the files that the manifest names with those that are there, all in one
+        folder."""
+        shards, stem = manifest["shards"], os.path.basename(self._set.prefix)
         folder = os.path.dirname(path)
-        shards = {os.path.join(folder, shard["rec"]): shard for shard in manifest["shards"]}
-        files = {file.path: file for file in self._files}
-        for rec, shard in shards.items():
-            file = files.get(rec)
-            if file is None:
-                if rec not in self._set.missing:
-                    self._found("file-missing", rec, None, None, f"named in {path}")
-                continue
-            self._check_shard(path, file, shard)
-            idx = os.path.join(folder, shard["idx"])
-            if not os.path.exists(idx):
-                self._found("file-missing", idx, None, None, f"named in {path}")
-        for rec in files.keys() - shards.keys():
-            self._found("file-unknown", rec, None, None, f"not named in {path}")
-        joint = manifest.get("joint_index")
-        if joint and not os.path.exists(os.path.join(folder, str(joint))):
-            self._found(
-                "file-missing", os.path.join(folder, str(joint)), None, None, f"named in {path}"
-            )
-        self._check_counts(path, manifest)
+        many = len(shards) > 1
+        stems = [shard_stem(stem, number) for number in range(len(shards))] if many else [stem]
+        named = {shard["rec"]: shard for shard in shards}
+        if [(shard["rec"], shard["idx"]) for shard in shards] != [
+            (f"{each}.rec", f"{each}.idx") for each in stems
+        ]:
+            sentence = f"its shards are not {stems[0]}.rec to {stems[-1]}.rec with their indexes"
+            self._found("manifest", path, None, None, sentence)
+        if manifest.get("joint_index") != (f"{stem}.idx" if many else None):
+            sentence = f"its joint index is not {f'{stem}.idx' if many else 'null'}"
+            self._found("manifest", path, None, None, sentence)
+        told = {os.path.basename(missing) for missing in self._set.missing}
+        idxs = [shard["idx"] for shard in shards] + ([f"{stem}.idx"] if many else [])
+        for name in dict.fromkeys([*named, *idxs]):
+            there = os.path.join(folder, name)
+            if name not in told and (not os.path.exists(there) or os.path.isdir(there)):
+                self._found("file-missing", there, None, None, f"named in {path}")
+        files = {os.path.basename(file.path): file for file in self._files}
+        for name, shard in named.items():
+            if name in files:
+                self._check_shard(path, files[name], shard)
+        of_set = re.compile(re.escape(stem) + r"(_[0-9]{3,})?\.rec")
+        for name in sorted(filter(of_set.fullmatch, os.listdir(folder or "."))):
+            if name not in named:
+                there = os.path.join(folder, name)
+                self._found("file-unknown", there, None, None, f"not named in {path}")
 
     def _check_shard(self, manifest: str, file: _File, shard: dict[str, Any]) -> None:
-        if shard.get("bytes") != file.size:
-            self._found(
-                "bytes",
-                file.path,
-                file.size,
-                None,
-                f"{file.size} bytes, expected {shard.get('bytes')} ({manifest})",
-            )
-        if shard.get("records") != len(file.offsets):
-            self._found(
-                "records",
-                file.path,
-                None,
-                None,
-                f"{len(file.offsets)} records, expected {shard.get('records')} ({manifest})",
-            )
-        if shard.get("sha256") != _sha256(file.path):
+        if file.is_unreadable:
+            return
+        digest = _sha256(file.path)
+        size, records = shard.get("bytes"), shard.get("records")
+        if _is_count(size) and size != file.size:
+            sentence = f"{file.size} bytes, expected {size} ({manifest})"
+            self._found("bytes", file.path, file.size, None, sentence)
+        if _is_count(records) and records != len(file.offsets):
+            sentence = f"{len(file.offsets)} records, expected {records} ({manifest})"
+            self._found("records", file.path, None, None, sentence)
+        if shard.get("sha256") != digest:
             self._found("sha256", file.path, None, None, f"not the bytes that {manifest} describes")
 
     def _check_counts(self, path: str, manifest: dict[str, Any]) -> None:
-        """Judges the manifest's own numbers."""
-        rows, packed, failed = (manifest.get(name) for name in ("rows", "packed", "failed"))
-        counts = [shard.get("records") for shard in manifest["shards"]]
-        if not (
-            isinstance(rows, int)
-            and isinstance(packed, int)
-            and isinstance(failed, int)
-            and all(isinstance(count, int) for count in counts)
-        ):
-            self._found("manifest", path, None, None, "its counts are not numbers")
-        elif rows != packed + failed:
-            self._found(
-                "manifest", path, None, None, f"rows {rows}, but packed {packed} + failed {failed}"
-            )
-        elif sum(counts) != packed:
-            self._found(
-                "manifest", path, None, None, f"packed {packed}, but its shards hold {sum(counts)}"
-            )
+        """Judges the manifest's numbers by each other and, where no record is damaged, by the
+        records'."""
+        rows, packed, failed = (manifest[name] for name in ("rows", "packed", "failed"))
+        in_shards = sum(shard["records"] for shard in manifest["shards"])
+        if rows != packed + failed:
+            sentence = f"rows {rows}, but packed {packed} + failed {failed}"
+            self._found("manifest", path, None, None, sentence)
+        if packed != in_shards:
+            sentence = f"packed {packed}, but its shards hold {in_shards}"
+            self._found("manifest", path, None, None, sentence)
+        widths: Counter[int] = Counter()
+        for file in self._files:
+            widths.update(file.label_widths)
+        stated = {str(width): count for width, count in sorted(widths.items())}
+        if widths.total() == in_shards and manifest["label_widths"] != stated:
+            sentence = f"label_widths {manifest['label_widths']}, but the records have {stated}"
+            self._found("manifest", path, None, None, sentence)
+
+    def _check_classes(self, path: str, classes: list[str] | None) -> None:
+        """Compares the manifest's classes with the class map, where there are both."""
+        there = find_classes(self._set.prefix)
+        if classes is None or there is None:
+            return
+        try:
+            named = read_classes(there)
+        except InputError as error:
+            self._found("manifest", path, None, None, f"cannot compare its classes: {error}")
+            return
+        if named != classes:
+            sentence = f"its {len(classes)} classes are not the {len(named)} of {there}"
+            self._found("manifest", path, None, None, sentence)
 
     # --- list ---------------------------------------------------------------------------------
 
-    def _check_list(self, path: str) -> None:
+    def _check_list(self, images: ImageList) -> None:
         """Compares ids, labels and order with a list; rows in PREFIX.failures.tsv were left out."""
-        images = read_list(path)
+        path = images.path
         failed = _failed_ids(self._set.prefix + ".failures.tsv")
-        expected = [entry for entry in images if entry.id not in failed]
-        found = {
-            record_id: (number, file, at)
-            for number, (file, at, record_id) in enumerate(self._positions())
-            if record_id != _NO_ID
-        }
+        found: dict[int, tuple[int, _File, int]] = {}
+        for number, (file, at, record_id) in enumerate(self._positions()):
+            if record_id in found:
+                sentence = "another record before has the same id"
+                self._found("list-extra", file.path, file.offsets[at], record_id, sentence)
+            elif record_id != _NO_ID:
+                found[record_id] = number, file, at
         last = -1
-        with ExitStack() as streams:
-            readers = {
-                file.path: RecordReader(streams.enter_context(open(file.path, "rb")), file.path)
-                for file in self._files
-            }
-            for entry in expected:
-                place = found.pop(entry.id, None)
-                if place is None:
+        for entry in images:
+            place = found.pop(entry.id, None)
+            if place is None:
+                if entry.id not in failed:
                     sentence = f"{entry.path} has no record"
                     self._found("list-missing", path, None, entry.id, sentence)
-                    continue
-                number, file, at = place
-                offset = file.offsets[at]
-                if number < last:
-                    sentence = f"{entry.path} stands elsewhere in {path}"
-                    self._found("list-order", file.path, offset, entry.id, sentence)
-                last = max(last, number)
-                labels = _labels_at(readers[file.path], offset)
-                listed = tuple(map(as_float32, entry.labels))
-                if labels not in (listed, listed[:1]):
-                    sentence = f"labels {_few(labels)}, expected {_few(listed)} ({entry.path})"
-                    self._found("list-label", file.path, offset, entry.id, sentence)
+                continue
+            number, file, at = place
+            offset = file.offsets[at]
+            if number < last:
+                sentence = f"{entry.path} stands elsewhere in {path}"
+                self._found("list-order", file.path, offset, entry.id, sentence)
+            last = max(last, number)
+            labels = file.labels[at]
+            listed = tuple(map(as_float32, entry.labels))
+            if labels not in (listed, listed[:1]):  # an im2rec.py drops all but the first
+                sentence = f"labels {_few(labels)}, expected {_few(listed)} ({entry.path})"
+                self._found("list-label", file.path, offset, entry.id, sentence)
         for record_id, (_, file, at) in found.items():
             self._found(
                 "list-extra", file.path, file.offsets[at], record_id, f"the id is not in {path}"
@@ -394,15 +468,16 @@ class _Verification:
     # --- images -------------------------------------------------------------------------------
 
     def _decode_all(self) -> None:
-        tasks = [
-            _DecodeTask(file.path, tuple(file.offsets[first : first + RECORDS_PER_TASK]))
-            for file in self._files
-            for first in range(0, len(file.offsets), RECORDS_PER_TASK)
-        ]
+        tasks: list[_DecodeTask] = []
+        base = 0
+        for file in self._files:
+            for first in range(0, len(file.offsets), RECORDS_PER_TASK):
+                offsets = tuple(file.offsets[first : first + RECORDS_PER_TASK])
+                tasks.append(_DecodeTask(file.path, offsets, base + offsets[0]))
+            base += file.size
         if not tasks:
             return
         workers = min(self._options.workers or pool.available_cpus(), len(tasks))
-        done = 0
         with pool.Pool(
             decode_records,
             setup=image_ops.prepare_worker,
@@ -411,41 +486,116 @@ class _Verification:
             name=lambda offset: f"the record at {offset}",
         ) as workers_pool:
             for task, (problems, remarks) in workers_pool.results(tasks):
-                self._report.problems += problems
+                self._report.problems += filter(self._is_fault, problems)
                 self._report.remarks += remarks
-                done += len(task.offsets)
                 if self._progress:
-                    self._progress(done, self._report.records)
+                    self._progress(task.start, self._total)
+
+    def _is_fault(self, problem: Problem) -> bool:
+        """Whether a problem of decoding is one: InsightFace's header and identities have no image,
+        and are none to be decoded."""
+        is_identity = problem.id in self._identities or (problem.id == 0 and self._identities)
+        return not (problem.code == "no-image" and is_identity)
 
 
 @dataclass
 class _File:
-    """A .rec as read: where each whole record begins, and its id (_NO_ID where it has none)."""
+    """A .rec as read: where each whole record begins; its id (_NO_ID where it has none); its labels
+    (kept where a list is to be compared); how many records have how many labels. is_records: False
+    where it is of another kind or is_unreadable."""
 
     path: str
-    size: int
+    size: int = 0
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     ids: list[int] = field(default_factory=list)
-    is_records: bool = True
+    labels: list[tuple[float, ...]] = field(default_factory=list)
+    label_widths: Counter[int] = field(default_factory=Counter)
+    is_records: bool = False
+    is_unreadable: bool = False
+    _once: dict[tuple[float, ...], tuple[float, ...]] = field(default_factory=dict)
+
+    def add(self, record_id: int, labels: tuple[float, ...]) -> None:
+        """Takes a record's id and labels; like labels are kept once, for most records share them
+        with many others."""
+        self.ids.append(record_id)
+        self.labels.append(self._once.setdefault(labels, labels))
 
 
-_NO_ID = -1
+_NO_ID = _NO_RECORD = -1
+_NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
 
 
 def _known(record_id: int) -> int | None:
     return None if record_id == _NO_ID else record_id
 
 
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0  # JSON's true is no count
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_sha256(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def _are(sound: Callable[[Any], bool], values: Any) -> bool:
+    """Whether it is a list, or an object, with sound values."""
+    if isinstance(values, dict):
+        values = list(values.values())
+    return isinstance(values, list) and all(map(sound, values))
+
+
+def _is_list(value: Any) -> bool:
+    return (
+        isinstance(value, dict) and _is_text(value.get("file")) and _is_sha256(value.get("sha256"))
+    )
+
+
+def _is_shard(value: Any) -> bool:
+    """Whether a shard's numbers are there; read_manifest has looked at its names."""
+    counts = value.get("records"), value.get("bytes")
+    return all(map(_is_count, counts)) and _is_sha256(value.get("sha256"))
+
+
+_ABSENT = object()
+# What each value of a manifest must be, as far as it can be told.
+_MANIFEST: dict[str, Callable[[Any], bool]] = {
+    "format": lambda value: value == "im2rec-manifest",
+    "version": lambda value: _is_count(value) and value == MANIFEST_VERSION,
+    "im2rec": _is_text,
+    "codecs": lambda value: isinstance(value, dict) and _are(_is_text, value),
+    "options": lambda value: isinstance(value, dict),
+    "list": _is_list,
+    "rows": _is_count,
+    "packed": _is_count,
+    "failed": _is_count,
+    "label_widths": lambda value: isinstance(value, dict) and _are(_is_count, value),
+    "classes": lambda value: value is None or (isinstance(value, list) and _are(_is_text, value)),
+    "joint_index": lambda value: value is None or _is_text(value),
+    "shards": lambda value: _are(_is_shard, value),
+}
+
+
+def _whole(label: float) -> int:
+    """The label as a whole number, -1 for what is none."""
+    return int(label) if label.is_integer() else -1
+
+
+def _is_cut_right(record: Record) -> bool:
+    """Whether the record is in the parts that a writer would have made of its payload. One whose
+    length was damaged can reach over the heads of others, and nothing else would tell."""
+    if record.parts == 1 and MAGIC_BYTES not in record.payload:
+        return True
+    size = len(record.payload)
+    return size <= MAX_PAYLOAD and len(frame(record.payload)) == record.end - record.offset
+
+
 def _few(labels: Iterable[float]) -> str:
     shown = [f"{label:g}" for label in labels]
     return ", ".join(shown[:8]) + (f"... ({len(shown)})" if len(shown) > 8 else "")
-
-
-def _labels_at(reader: RecordReader, offset: int) -> tuple[float, ...]:
-    """The labels of the record that begins there; it has been read whole before."""
-    reader.seek(offset)
-    record = reader.read()
-    return decode(record.payload if record else b"").labels
 
 
 def _failed_ids(path: str) -> set[int]:
@@ -454,7 +604,7 @@ def _failed_ids(path: str) -> set[int]:
         return set()
     with open(path, "rb") as file:
         fields = [line.split(b"\t", 1)[0] for line in file]
-    return {int(text) for text in fields if text.isdigit()}
+    return {int(text) for text in fields if text.isdigit() and len(text) <= len(str(MAX_ID))}
 
 
 def _sha256(path: str) -> str:
@@ -467,8 +617,11 @@ def _sha256(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _DecodeTask:
+    """Records of one file to decode. start: bytes of the set before the first of them."""
+
     path: str
     offsets: tuple[int, ...]
+    start: int
 
 
 def decode_records(task: _DecodeTask) -> tuple[list[Problem], list[tuple[str, str]]]:

@@ -1,0 +1,328 @@
+"""The command line: what is printed where, exit codes, help, and mistakes that users make."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+from conftest import BAD, CLEAN, GOLDEN, Run
+
+from im2rec import cli
+from im2rec.cli import _count, _Failures, _Progress, _Size, _size, _Talk
+
+COMMANDS = ["make-list", "pack", "inspect", "verify"]
+
+
+@pytest.mark.parametrize("command", [[], *[[name] for name in COMMANDS]])
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_goes_to_stdout_and_ends_with_an_example(
+    command: list[str], option: str, im2rec: Run
+) -> None:
+    done = im2rec(*command, option)
+    assert done.stderr == ""
+    assert re.search(r"\n  Example:\n(?:    .*\n|  .*\n)+$", done.stdout)
+    assert " ".join(["Usage: im2rec", *command]) in done.stdout
+
+
+def test_help_loads_no_heavy_library() -> None:
+    code = (
+        "import sys\nfrom im2rec.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'cv2', 'numpy', 'PIL', 'tqdm', 'asyncio', 'multiprocessing'}\n"
+        "print(sorted(heavy & {*sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, encoding="utf-8", check=True
+    )
+    assert done.stdout.endswith("\n[]\n")
+
+
+def test_version(im2rec: Run) -> None:
+    from importlib.metadata import version
+
+    import im2rec as package
+
+    assert im2rec("--version").stdout == f"im2rec {version('im2rec')}\n"
+    assert package.__version__ == version("im2rec")
+
+
+def test_no_command_shows_the_help(im2rec: Run) -> None:
+    done = im2rec(code=2)
+    assert done.stdout == ""
+    assert done.stderr.startswith("Usage: im2rec [OPTIONS] COMMAND [ARGS]...\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pakc"], "No such command 'pakc'"),
+        (["pack", "set"], "Missing argument 'ROOT'. See 'im2rec pack --help'."),
+        (["pack", "--resiz", "3", "set", "."], "No such option"),
+        (["pack", "--resize", "big", "set", "."], "'big' is not a valid integer range"),
+        (["pack", "--shard-size", "1QB", "set", "."], "'1QB' is no size; expected 500000, 64K"),
+        (["pack", "--max-failures", "-1", "set", "."], "'-1', expected a number of images, or"),
+        (["pack", "--max-failures", "101%", "set", "."], "'101%', expected a number of images"),
+        (["pack", "--pass-through", "--resize", "3", "set", "."], "it excludes --resize"),
+        (["pack", "--no-upscale", "set", "."], "--no-upscale means nothing without --resize"),
+        (["pack", "set", "."], "set: there is no set.lst, nor set_train.lst and the like"),
+        (["make-list", "set", "nowhere"], "nowhere: ROOT: there is no such folder; the order is"),
+        (["make-list", "none/set", "."], "none/set: cannot write: there is no folder 'none'"),
+        (["make-list", "--train-ratio", "2", "set", "."], "--train-ratio 2.0, expected 0 to 1"),
+        (["inspect", "set"], "set: there is no such file, and no set with this prefix; expected"),
+        (["verify", "set.rec"], "set.rec: there is no such file"),
+        (["verify", "--list", "a.lst", "set", "set"], "--list goes with one REC"),
+        (["verify", "."], ".: is a folder; name a .rec file or a prefix"),
+    ],
+)
+def test_a_mistake_is_one_line_on_stderr(arguments: list[str], message: str, im2rec: Run) -> None:
+    if "make-list" in arguments and "." in arguments and "none/set" in arguments:
+        arguments = [*arguments[:-1], str(CLEAN)]
+    done = im2rec(*arguments, code=2)
+    assert done.stdout == ""
+    assert re.fullmatch(r"im2rec: error: [^\n]+\n", done.stderr)
+    assert message in done.stderr
+
+
+def test_a_malformed_list_names_its_lines(tmp_path: Path, im2rec: Run) -> None:
+    rows = ["0\t0\ta.jpg", "", "x\t0\tb.jpg", "1 0 c.jpg", "0\tcat\td.jpg", "0\t1\te.jpg"]
+    (tmp_path / "set.lst").write_text("\n".join(rows), encoding="utf-8")
+    assert im2rec("pack", "set", CLEAN, code=2).stderr.splitlines() == [
+        "im2rec: error: set.lst:3: id 'x', expected a whole number from 0 to 2**64-1",
+        "im2rec: error: set.lst:4: 1 field, expected id TAB label TAB path "
+        "(separated by TAB, not by spaces)",
+        "im2rec: error: set.lst:5: label 'cat', expected a number",
+        "im2rec: error: set.lst:6: id 0 stands in line 1 already",
+    ]
+
+
+def test_nothing_on_stdout_but_data_and_nothing_at_all_with_q(tmp_path: Path, im2rec: Run) -> None:
+    done = im2rec("make-list", "set", CLEAN)
+    assert (done.stdout, done.stderr) == (
+        "",
+        "set.lst: 24 images\nset.classes.txt: 4 classes\n",
+    )
+    done = im2rec("pack", "set", CLEAN, "--resize", "8")
+    assert done.stdout == ""
+    assert re.fullmatch(r"set: 24 of 24 images packed, [0-9.]+ KiB\n", done.stderr)
+    done = im2rec("verify", "set")
+    assert done.stdout == ""
+    assert re.fullmatch(r"set: 24 records, [0-9.]+ KiB: no problem\n", done.stderr)
+    for command in (["make-list", "set", CLEAN], ["pack", "set", CLEAN], ["verify", "set"]):
+        done = im2rec(*command, "-q")
+        assert (done.stdout, done.stderr) == ("", "")
+    assert im2rec("inspect", "-q", "set").stdout.startswith("set\n  records        24\n")
+
+
+def test_failures_are_named_the_first_twenty_then_counted(tmp_path: Path, im2rec: Run) -> None:
+    rows = [f"{n}\t0\tant/{'ant_0' if n == 0 else f'no_{n}'}.jpg\n" for n in range(31)]
+    (tmp_path / "set.lst").write_text("".join(rows), encoding="utf-8")
+    done = im2rec("pack", "set", CLEAN, "--max-failures", "99%")
+    lines = done.stderr.splitlines()
+    assert lines[:20] == [f"ant/no_{n}.jpg: missing: there is no such file" for n in range(1, 21)]
+    assert lines[20] == "10 more images failed; -v names them all"
+    assert re.fullmatch(r"set: 1 of 31 images packed, [0-9.]+ KiB", lines[21])
+    assert lines[22] == "im2rec: warning: left out: 30 images, listed in set.failures.tsv"
+    lines = im2rec("pack", "set", CLEAN, "--max-failures", "99%", "-v").stderr.splitlines()
+    assert len([line for line in lines if "missing" in line]) == 30
+
+
+def test_too_many_failures_exit_1(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", BAD, "--include-hidden")
+    done = im2rec("pack", "set", BAD, "--max-failures", "3", code=1)
+    assert done.stderr.splitlines()[-1] == (
+        "im2rec: error: set.lst: stopped after 4 of 12 images that cannot be packed, 3 allowed; "
+        "nothing was written; mend them or leave them out with --max-failures N or P%"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["set.classes.txt", "set.lst"]
+
+
+def test_a_family_of_lists_is_packed_and_its_empty_lists_are_not(
+    tmp_path: Path, im2rec: Run
+) -> None:
+    im2rec("make-list", "set", CLEAN, "--train-ratio", "0.9", "--test-ratio", "0.01")
+    assert (tmp_path / "set_test.lst").read_bytes() == b""
+    done = im2rec("pack", "set", CLEAN)
+    assert done.stderr.splitlines()[0] == (
+        "im2rec: warning: set_test.lst: an empty list, passed over"
+    )
+    recs = sorted(path.name for path in tmp_path.glob("*.rec"))
+    assert recs == ["set_train.rec", "set_val.rec"]
+    manifest = json.loads((tmp_path / "set_val.manifest.json").read_bytes())
+    assert manifest["classes"] == ["ant", "bee", "cat", "dog"]
+
+
+def test_names_that_a_list_cannot_hold_exit_1(tmp_path: Path, im2rec: Run) -> None:
+    root = os.fsencode(tmp_path / "root")
+    os.makedirs(root + b"/a")
+    image = (CLEAN / "ant/ant_0.jpg").read_bytes()
+    for name in (b"tab\t.jpg", b"latin-\xe9.jpg", b"good \xc3\xa9.jpg"):
+        with open(root + b"/a/" + name, "wb") as file:
+            file.write(image)
+    done = im2rec("make-list", "set", "root", code=1)
+    assert "im2rec: error: a/latin-\\xe9.jpg: passed over: not UTF-8 in the name; rename it\n" in (
+        done.stderr
+    )
+    assert "im2rec: error: a/tab\\t.jpg: passed over: a TAB in the name; rename it\n" in done.stderr
+    assert (tmp_path / "set.lst").read_bytes() == "0\t0\ta/good é.jpg\n".encode()
+
+
+def test_an_ascii_locale_changes_nothing(tmp_path: Path, im2rec: Run) -> None:
+    root = tmp_path / "root"
+    (root / "größe").mkdir(parents=True)
+    (root / "größe" / "ñ.jpg").write_bytes((CLEAN / "ant/ant_0.jpg").read_bytes())
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    im2rec("make-list", "set", "root", env=plain)
+    assert (tmp_path / "set.lst").read_bytes() == "0\t0\tgröße/ñ.jpg\n".encode()
+    im2rec("pack", "set", "root", env=plain)
+    assert "class 0        1  größe\n" in im2rec("inspect", "set", env=plain).stdout
+    im2rec("verify", "--list", "set.lst", "set", env=plain)
+
+
+def test_variables_set_defaults(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN, env={"IM2REC_MAKE_LIST_EXTS": ".png"})
+    assert len((tmp_path / "set.lst").read_bytes().splitlines()) == 4
+    im2rec("pack", "set", CLEAN, env={"IM2REC_PACK_RESIZE": "16", "IM2REC_PACK_SHARDS": "2"})
+    options = json.loads((tmp_path / "set.manifest.json").read_bytes())["options"]
+    assert (options["resize"], options["shards"]) == (16, 2)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "stored"),
+    [
+        (["--inter-method", "3"], ("interpolation", "area")),
+        (["--interpolation", "auto"], ("interpolation", "auto")),
+        (["--unchanged"], ("pass_through", True)),
+        (["--encoding", "PNG"], ("quality", 3)),
+        (["--encoding", ".jpg"], ("quality", 95)),
+        (["--color", "-1"], ("color", -1)),
+        (["--num-thread", "2"], ("shards", None)),
+        (["--shard-size", "1K"], ("shard_size", 1024)),
+        (["--no-pack-label"], ("pack_label", False)),
+    ],
+)
+def test_spellings_of_options(
+    spelling: list[str], stored: tuple[str, object], tmp_path: Path, im2rec: Run
+) -> None:
+    (tmp_path / "set.lst").write_text("0\t0\tbee/bee_4.JPEG\n", encoding="utf-8")
+    im2rec("pack", *spelling, "set", CLEAN)
+    options = json.loads((tmp_path / "set.manifest.json").read_bytes())["options"]
+    assert options[stored[0]] == stored[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("64K", 65536), ("64k", 65536), ("64KiB", 65536), ("64kB", 64000), ("1.5M", 1572864)]
+    + [("2GB", 2 * 10**9), ("1GiB", 2**30), ("1 TiB", 2**40), ("10B", 10)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert _Size().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize(("text", "value"), [("3", (3, False)), ("0.5%", (0.5, True))])
+def test_failures(text: str, value: tuple[float, bool]) -> None:
+    assert _Failures().convert(text, None, None) == value
+
+
+def test_counts_and_sizes_in_words() -> None:
+    assert [_count(n, "class") for n in (0, 1, 2)] == ["0 classes", "1 class", "2 classes"]
+    assert [_size(n) for n in (0, 1023, 1024, 5 * 2**30, 3 * 2**40)] == [
+        "0 B",
+        "1023 B",
+        "1.0 KiB",
+        "5.0 GiB",
+        "3.0 TiB",
+    ]
+
+
+# --- progress ---------------------------------------------------------------------------------
+
+
+def test_progress_without_a_terminal_is_a_plain_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "PLAIN_INTERVAL", 0.0)
+    with _Progress("pack set.lst", "images", _Talk(False, False)) as progress:
+        progress.update(50, 200)
+    with _Progress("verify set", "B", _Talk(False, False)) as progress:
+        progress.update(2**20, 2**21)
+    with _Progress("verify set", "B", _Talk(True, False)) as progress:
+        progress.update(2**20, 2**21)
+    first, second = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(
+        r"pack set\.lst: 50 of 200 images \(25 %\), \d+ images/s, \d+ s left", first
+    )
+    assert second.startswith("verify set: 1.0 MiB of 2.0 MiB (50 %), ")
+
+
+def test_progress_on_a_terminal_is_a_bar(tmp_path: Path) -> None:
+    rows = [f"{n}\t0\tdog/dog_0.jpg\n" for n in range(600)]
+    (tmp_path / "set.lst").write_text("".join(rows), encoding="utf-8")
+    parent, child = pty.openpty()
+    fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    command = [sys.executable, "-m", "im2rec", "pack", "set", str(CLEAN), "--workers", "1"]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=child, stdout=child)
+    os.close(child)
+    seen = b""
+    while chunk := _read(parent):
+        seen += chunk
+    os.close(parent)
+    assert process.wait() == 0
+    assert re.search(rb"pack set\.lst: +\d+%\|.*\| \d+/600 \[.*images/s\]", seen)
+    assert seen.splitlines()[-1].endswith(b"set: 600 of 600 images packed, 11.0 MiB")
+
+
+def _read(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except OSError:  # EIO: the other side of the terminal is closed
+        return b""
+
+
+# --- inspect and verify -----------------------------------------------------------------------
+
+
+def test_inspect_json_is_one_array(im2rec: Run) -> None:
+    packs = GOLDEN / "packs"
+    done = im2rec("inspect", "--json", packs / "png/set.rec", packs / "multi_label/set")
+    first, second = json.loads(done.stdout)
+    assert (first["records"], first["kinds"], first["num_classes"]) == (24, {"png": 24}, 4)
+    assert (second["label_width"], second["num_classes"]) == (3, None)
+
+
+def test_inspect_records_as_lines_and_as_json(im2rec: Run) -> None:
+    rec = GOLDEN / "packs/resize64/set.rec"
+    lines = im2rec("inspect", "--records", rec).stdout.splitlines()
+    as_json = [
+        json.loads(line)
+        for line in im2rec("inspect", "--records", "--json", rec).stdout.splitlines()
+    ]
+    assert len(lines) == len(as_json) == 24
+    for line, record in zip(lines, as_json, strict=True):
+        fields = line.split("\t")
+        assert fields[:5] == [
+            str(record[key]) for key in ("file", "offset", "length", "parts", "id")
+        ]
+        assert fields[5:] == [f"{record['labels'][0]:g}"] + [
+            str(record[key]) for key in ("kind", "width", "height", "image_bytes")
+        ]
+
+
+def test_verify_prints_a_line_for_each_problem_and_exits_1(tmp_path: Path, im2rec: Run) -> None:
+    data = bytearray((GOLDEN / "packs/resize64/set.rec").read_bytes())
+    data[1] ^= 1
+    (tmp_path / "set.rec").write_bytes(data)
+    (tmp_path / "set.idx").write_bytes((GOLDEN / "packs/resize64/set.idx").read_bytes())
+    done = im2rec("verify", "set", code=1)
+    assert done.stdout.startswith("set.rec:0: magic: found 0a 22 d7 ce, expected the magic 0a 23")
+    problems = json.loads(im2rec("verify", "--json", "set", code=1).stdout)[0]["problems"]
+    assert len(problems) == len(done.stdout.splitlines())
+    assert problems[0]["code"] == "magic"
+    assert problems[0]["offset"] == 0

@@ -1,0 +1,206 @@
+"""Faults in running processes: signals, killed workers, two runs at once, closed pipes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import CLEAN, Run
+
+ROWS = 20_000  # far more than a run gets through before the fault is made
+
+
+@pytest.fixture
+def long_list(tmp_path: Path) -> Path:
+    """A list that takes far longer to pack than any test waits, in a folder with an older set."""
+    path = tmp_path / "set.lst"
+    rows = [f"{number}\t0\tdog/dog_{number % 3}.jpg\n" for number in range(ROWS)]
+    path.write_text("".join(rows), encoding="utf-8")
+    (tmp_path / "set.rec").write_bytes(b"older")
+    (tmp_path / "set.idx").write_bytes(b"older index")
+    return path
+
+
+@pytest.fixture
+def packing(long_list: Path) -> Iterator[subprocess.Popen[str]]:
+    """A run in the middle of packing `long_list`."""
+    process = start_packing(long_list)
+    yield process
+    process.kill()
+    process.wait()
+    if process.stderr:
+        process.stderr.close()
+
+
+def start_packing(long_list: Path, *options: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "im2rec", "pack", "set", str(CLEAN), "--workers", "2", *options],
+        cwd=long_list.parent,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        start_new_session=True,  # so that the whole family can be looked for
+    )
+    wait_for(lambda: joined(long_list.parent) > 0, "the run never joined a part")
+    return process
+
+
+def joined(folder: Path) -> int:
+    """Bytes of the set that is being written."""
+    path = folder / ".set.im2rec" / "0.rec"
+    return path.stat().st_size if path.exists() else 0
+
+
+def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.01)
+
+
+def family(process: subprocess.Popen[str]) -> list[int]:
+    """The processes of the run's session that are alive, itself excepted."""
+    alive = []
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) != process.pid:
+            try:
+                fields = Path("/proc", name, "stat").read_text("utf-8").rsplit(")", 1)[1].split()
+            except OSError:
+                continue
+            if int(fields[3]) == process.pid and fields[0] != "Z":
+                alive.append(int(name))
+    return alive
+
+
+def assert_older_set_untouched(folder: Path) -> None:
+    assert sorted(path.name for path in folder.iterdir()) == ["set.idx", "set.lst", "set.rec"]
+    assert (folder / "set.rec").read_bytes() == b"older"
+    assert (folder / "set.idx").read_bytes() == b"older index"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("whole_group", [False, True], ids=["parent", "group"])
+def test_a_signal_ends_the_run_and_leaves_nothing(
+    packing: subprocess.Popen[str],
+    number: signal.Signals,
+    code: int,
+    whole_group: bool,
+    tmp_path: Path,
+) -> None:
+    if whole_group:  # as a terminal does with Ctrl-C
+        os.killpg(packing.pid, number)
+    else:
+        packing.send_signal(number)
+    _, stderr = packing.communicate(timeout=10)
+    assert packing.returncode == code
+    last = stderr.splitlines()[-1]
+    assert last == f"im2rec: error: ended by {number.name}; nothing was left half-written"
+    assert "Traceback" not in stderr
+    assert family(packing) == []
+    assert_older_set_untouched(tmp_path)
+
+
+def test_a_killed_worker_is_an_error_that_names_the_images_in_hand(
+    packing: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    os.kill(family(packing)[-1], signal.SIGKILL)
+    _, stderr = packing.communicate(timeout=10)
+    assert packing.returncode == 2
+    last = stderr.splitlines()[-1]
+    assert last.startswith(
+        "im2rec: error: a worker process died (killed, out of memory, or a crashing decoder); "
+        "in hand: dog/dog_"
+    )
+    assert family(packing) == []
+    assert_older_set_untouched(tmp_path)
+
+
+def test_workers_end_with_a_killed_parent_and_the_next_run_clears_up(
+    packing: subprocess.Popen[str], tmp_path: Path, im2rec: Run
+) -> None:
+    packing.kill()
+    packing.wait()
+    wait_for(lambda: family(packing) == [], "workers outlive their parent")
+    assert (tmp_path / ".set.im2rec").exists()
+    rows = (tmp_path / "set.lst").read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / "set.lst").write_text("".join(rows[:5]), encoding="utf-8")
+    im2rec("pack", "set", CLEAN)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["set.idx", "set.lst", "set.manifest.json", "set.rec"]
+    im2rec("verify", "set", "--decode", "--list", "set.lst")
+
+
+def test_a_second_run_on_the_same_prefix_fails_at_once(
+    packing: subprocess.Popen[str], im2rec: Run
+) -> None:
+    done = im2rec("pack", "set", CLEAN, code=2)
+    assert done.stderr == (
+        "im2rec: error: set: another im2rec run is writing this prefix; "
+        "wait until it ends, or choose another PREFIX\n"
+    )
+    assert packing.poll() is None
+
+
+def test_a_closed_pipe_ends_inspect_in_silence(long_list: Path, im2rec: Run) -> None:
+    rows = [f"{number}\t0\tdog/dog_4.JPEG\n" for number in range(5000)]
+    long_list.write_text("".join(rows), encoding="utf-8")
+    im2rec("pack", "set", CLEAN, "--pass-through")
+    command = f"{sys.executable} -m im2rec inspect --records set | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"],
+        cwd=long_list.parent,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "set.rec\t0\t1784\t1\t0\t0\tjpeg\t70\t70\t1750\n"
+    assert done.stderr == ""
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(long_list: Path) -> None:
+    limit = 3_000_000  # bytes a file may have; the set would be far larger
+    code = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}));"
+        "from im2rec.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "pack", "set", str(CLEAN)],
+        cwd=long_list.parent,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "im2rec: error: set: cannot write: file too large\n"
+    assert_older_set_untouched(long_list.parent)
+
+
+def test_a_hundred_thousand_rows_hold_few_images_in_memory(tmp_path: Path) -> None:
+    rows = [f"{number}\t0\tdog/dog_{number % 2}.jpg\n" for number in range(100_000)]
+    (tmp_path / "set.lst").write_text("".join(rows), encoding="utf-8")  # 1.5 GB of images
+    code = (
+        "import resource, subprocess, sys;"
+        "subprocess.run([sys.executable, '-m', 'im2rec', *sys.argv[1:]], check=True);"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    arguments = ["pack", "set", str(CLEAN), "--pass-through", "--no-fsync", "--workers", "2"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=200,
+        check=True,
+    )
+    largest_process = int(done.stdout) * 1024
+    assert (tmp_path / "set.rec").stat().st_size > 1_500_000_000
+    assert largest_process < 150_000_000
+    (tmp_path / "set.rec").unlink()
