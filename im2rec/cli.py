@@ -7,6 +7,7 @@ Data goes to stdout, everything else to stderr. The verbs are imported when they
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -449,6 +450,8 @@ def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: _T
         for number, name in enumerate(report.classes):
             count = report.class_counts[number]
             talk.details(f"class {number} {printable(name)}: {_count(count, 'image')}")
+    for name in report.older_lists:
+        talk.warn(f"{printable(name)}: of an earlier run; `im2rec pack PREFIX` may take it, too")
     others = report.other_extensions
     if others:
         seen = ", ".join(f"{count} {printable(ext)}" for ext, count in others.most_common(8))
@@ -759,7 +762,9 @@ def _print_record(line: RecordLine) -> None:
 def _print_record_json(line: RecordLine) -> None:
     from dataclasses import asdict
 
-    click.echo(json.dumps(asdict(line), ensure_ascii=False))
+    record = asdict(line)  # JSON has no NaN or infinity
+    record["labels"] = [label if math.isfinite(label) else str(label) for label in line.labels]
+    click.echo(json.dumps(record, ensure_ascii=False))
 
 
 def _summary_text(summary: Summary) -> str:

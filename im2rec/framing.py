@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -144,6 +144,23 @@ class RecordReader:
 
     def __iter__(self) -> Iterator[Record]:
         while (record := self.read()) is not None:
+            yield record
+
+    def salvage(self, lost: Callable[[RecordError, int | None], None]) -> Iterator[Record]:
+        """The records up to the end of the file, over any damage: after it, those from the next
+        head on. lost: called with each fault and that head, None where there is no other."""
+        while True:
+            try:
+                record = self.read()
+            except RecordError as error:
+                head = self.next_head(self.offset + ALIGNMENT)
+                lost(error, head)
+                if head is None:
+                    return
+                self.seek(head)
+                continue
+            if record is None:
+                return
             yield record
 
     def _part(self, at: int) -> tuple[int, bytes, int]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
-from im2rec.framing import ALIGNMENT, Record, RecordReader
+from im2rec.framing import Record, RecordReader
 from im2rec.image_file import identify
 from im2rec.image_record import ImageRecord, decode
 from im2rec.index import parse_index
@@ -181,21 +181,12 @@ def inspect_set(
 
 def _records(path: str, summary: Summary) -> Iterator[Record]:
     """The whole records of a file, over any damage; the damaged places are counted."""
+
+    def lost(_: RecordError, __: int | None) -> None:
+        summary.damaged += 1
+
     with open(path, "rb", buffering=1 << 20) as stream:
-        reader = RecordReader(stream, path)
-        while True:
-            try:
-                record = reader.read()
-            except RecordError:
-                summary.damaged += 1
-                head = reader.next_head(reader.offset + ALIGNMENT)
-                if head is None:
-                    return
-                reader.seek(head)
-                continue
-            if record is None:
-                return
-            yield record
+        yield from RecordReader(stream, path).salvage(lost)
 
 
 def _describe(path: str, record: Record, summary: Summary) -> RecordLine:

@@ -18,7 +18,7 @@ from operator import itemgetter
 
 from im2rec.errors import InputError, OptionError, printable
 from im2rec.lst import Entry, format_list
-from im2rec.shards import Output, read_classes
+from im2rec.shards import Output, family_lists, read_classes
 
 DEFAULT_EXTENSIONS = (".jpeg", ".jpg", ".png")  # im2rec.py's
 DEFAULT_SEED = 100  # im2rec.py's
@@ -63,6 +63,7 @@ class ListReport:
     broken_links: links that lead nowhere, and what has an image's name but is neither file nor
     folder; folders_again: folders met a second time through a link; empty_classes: class folders
     without an image of their own. unlistable: names that a list cannot hold, with the reason.
+    older_lists: names of lists with this prefix that another run has left.
     """
 
     root: str
@@ -77,6 +78,7 @@ class ListReport:
     folders_again: list[str] = field(default_factory=list)
     empty_classes: list[str] = field(default_factory=list)
     unlistable: list[tuple[str, str]] = field(default_factory=list)
+    older_lists: list[str] = field(default_factory=list)
 
     @property
     def images(self) -> int:
@@ -114,6 +116,7 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
             names.append(name)
             report.classes_path = os.path.join(output.folder, name)
         output.publish(names)
+    report.older_lists = sorted(set(family_lists(prefix)).difference(names))
     return report
 
 

@@ -8,7 +8,6 @@ in list order, so the bytes do not depend on how many workers there were.
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -36,11 +35,12 @@ from im2rec.image_ops import (
 )
 from im2rec.lst import MAX_FAULTS, Entry, ImageList, read_list
 from im2rec.shards import (
-    FAMILY,
+    MANIFEST_FORMAT,
     MANIFEST_VERSION,
     Output,
     SetWriter,
     ShardFacts,
+    family_lists,
     find_classes,
     manifest_names,
     read_classes,
@@ -269,10 +269,12 @@ def find_lists(prefix: str) -> list[str]:
     if os.path.exists(prefix + ".lst"):
         return [prefix + ".lst"]
     is_folder = os.path.isdir(prefix)
-    folder, stem = (prefix, "") if is_folder else os.path.split(prefix)
-    family = re.compile(r".+\.lst" if is_folder else re.escape(stem) + FAMILY + r"\.lst")
+    folder = prefix if is_folder else os.path.dirname(prefix)
     try:
-        names = [name for name in os.listdir(folder or ".") if family.fullmatch(name)]
+        if is_folder:
+            names = sorted(name for name in os.listdir(prefix) if name.endswith(".lst"))
+        else:
+            names = family_lists(prefix)
     except OSError as error:
         raise InputError(folder, f"cannot be read: {error.strerror}") from error
     if not names:
@@ -281,16 +283,10 @@ def find_lists(prefix: str) -> list[str]:
         raise InputError(
             prefix, f"there is no {prefix}.lst, nor {prefix}_train.lst and the like", _MAKE_LIST
         )
-    return [os.path.join(folder, name) for name in sorted(names, key=_family_order)]
+    return [os.path.join(folder, name) for name in names]
 
 
 _MAKE_LIST = "make one with im2rec make-list"
-
-
-def _family_order(name: str) -> tuple[str, int, int]:
-    match = re.search(FAMILY + r"\.lst$", name)
-    stem, chunk, part = (name[: match.start()], *match.groups()) if match else (name, None, None)
-    return (stem, int(chunk or -1), ("train", "val", "test", None).index(part))
 
 
 def pack_list(
@@ -505,7 +501,7 @@ def _manifest(
 ) -> dict[str, Any]:
     """What the set is and how it was made: nothing in it depends on the machine or the time."""
     return {
-        "format": "im2rec-manifest",
+        "format": MANIFEST_FORMAT,
         "version": MANIFEST_VERSION,
         "im2rec": version("im2rec"),
         "codecs": {"opencv": version("opencv-python-headless"), "pillow": version("pillow")},

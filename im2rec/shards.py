@@ -26,7 +26,7 @@ from im2rec.framing import MAGIC_BYTES, RecordReader
 from im2rec.index import format_index
 from im2rec.interrupts import signals_held
 
-MANIFEST_VERSION = 1
+MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
 COPY_SIZE = 1 << 20  # bytes read at a time where files are joined or hashed
 
 _SHARD = re.compile(r"_([0-9]{3,})\.rec")
@@ -39,6 +39,20 @@ def shard_stem(prefix: str, number: int) -> str:
 
 # What make-list puts between a prefix and `.lst`: the number of a chunk, the name of a part.
 FAMILY = r"(?:_(?P<chunk>[0-9]+))?(?:_(?P<part>train|val|test))?"
+
+
+def family_lists(prefix: str) -> list[str]:
+    """The names of the lists beside PREFIX that make-list writes for it when it splits: chunks in
+    order, each as train, val, test. Raises OSError where the folder cannot be read."""
+    folder, stem = os.path.split(prefix)
+    family = re.compile(re.escape(stem) + FAMILY + r"\.lst")
+    found = []
+    for name in os.listdir(folder or "."):
+        match = family.fullmatch(name)
+        if match:
+            part = ("train", "val", "test", None).index(match["part"])
+            found.append((int(match["chunk"] or -1), part, name))
+    return [name for _, _, name in sorted(found)]
 
 
 def find_classes(prefix: str) -> str | None:

@@ -22,6 +22,7 @@ from im2rec.index import IndexEntry, parse_index
 from im2rec.lst import MAX_ID, ImageList, as_float32, read_list
 from im2rec.shards import (
     COPY_SIZE,
+    MANIFEST_FORMAT,
     MANIFEST_VERSION,
     RecordSet,
     find_classes,
@@ -186,27 +187,16 @@ class _Verification:
 
     def _records(self, reader: RecordReader) -> Iterator[Record]:
         """The records of a file; after damage, those from the next head on."""
-        while True:
-            start = reader.offset
-            try:
-                record = reader.read()
-            except RecordError as error:
-                head = reader.next_head(start + ALIGNMENT)
-                until = reader.size if head is None else head
-                self._found(
-                    error.code,
-                    reader.path,
-                    error.offset,
-                    None,
-                    f"{error.found}; {until - start} bytes from {start} on are lost, "
-                    + ("to the end of the file" if head is None else f"next record at {head}"),
-                )
-                if head is None:
-                    return
-                reader.seek(head)
-                continue
-            if record is None:
-                return
+
+        def lost(error: RecordError, head: int | None) -> None:
+            until = reader.size if head is None else head
+            sentence = (
+                f"{error.found}; {until - reader.offset} bytes from {reader.offset} on are lost, "
+                + ("to the end of the file" if head is None else f"next record at {head}")
+            )
+            self._found(error.code, reader.path, error.offset, None, sentence)
+
+        for record in reader.salvage(lost):
             yield record
             if not _is_cut_right(record):
                 self._go_on_inside(reader, record)
@@ -563,7 +553,7 @@ def _is_shard(value: Any) -> bool:
 _ABSENT = object()
 # What each value of a manifest must be, as far as it can be told.
 _MANIFEST: dict[str, Callable[[Any], bool]] = {
-    "format": lambda value: value == "im2rec-manifest",
+    "format": lambda value: value == MANIFEST_FORMAT,
     "version": lambda value: _is_count(value) and value == MANIFEST_VERSION,
     "im2rec": _is_text,
     "codecs": lambda value: isinstance(value, dict) and _are(_is_text, value),

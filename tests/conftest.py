@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,11 +24,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_options_from_outside() -> Iterator[None]:
+def _no_options_from_outside() -> None:
     """Keeps IM2REC_* variables of the machine out of the tests."""
     for name in [name for name in os.environ if name.startswith("IM2REC_")]:
         del os.environ[name]
-    yield
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import BAD, CLEAN, GOLDEN, Run
 
-from im2rec import cli
+from im2rec import cli, recordio
 from im2rec.cli import _count, _Failures, _Progress, _Size, _size, _Talk
 
 COMMANDS = ["make-list", "pack", "inspect", "verify"]
@@ -326,3 +326,18 @@ def test_verify_prints_a_line_for_each_problem_and_exits_1(tmp_path: Path, im2re
     assert len(problems) == len(done.stdout.splitlines())
     assert problems[0]["code"] == "magic"
     assert problems[0]["offset"] == 0
+
+
+def test_labels_that_are_no_numbers_are_strings_in_json(tmp_path: Path, im2rec: Run) -> None:
+    writer = recordio.MXRecordIO(tmp_path / "set.rec", "w")
+    writer.write(recordio.pack(recordio.IRHeader(0, float("nan"), 1, 0), b"x"))
+    writer.close()
+    line = im2rec("inspect", "--records", "--json", "set").stdout
+    assert json.loads(line, parse_constant=pytest.fail)["labels"] == ["nan"]
+
+
+def test_lists_of_an_earlier_run_are_named(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN, "--chunks", "3")
+    assert im2rec("make-list", "set", CLEAN, "--chunks", "2").stderr.splitlines()[3] == (
+        "im2rec: warning: set_2.lst: of an earlier run; `im2rec pack PREFIX` may take it, too"
+    )

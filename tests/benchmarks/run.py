@@ -371,9 +371,8 @@ def main() -> None:
     from importlib.metadata import version
 
     versions = " ".join(f"{name} {version(name)}" for name in ("opencv-python-headless", "numpy"))
-    print(
-        f"{CPUS} CPUs, Python {platform.python_version()}, {versions}; medians of {arguments.pairs} pairs\n"
-    )
+    machine = f"{CPUS} CPUs, Python {platform.python_version()}, {versions}"
+    print(f"{machine}; medians of {arguments.pairs} pairs\n")
     print("| theirs / ours, more is better | goal | median (range) | our time |\n|---|---|---|---|")
     for row in bench.table:
         print("| " + " | ".join(row) + " |")
