@@ -14,12 +14,14 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from im2rec.errors import (
     Im2recError,
+    InputError,
     NothingPacked,
     OptionError,
     TooManyFailures,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_PROBLEMS, EXIT_CANNOT = 0, 1, 2
 EXIT_SIGNAL = 128  # + the signal's number, as shells have it
+EXIT_PIPE = EXIT_SIGNAL + 13  # SIGPIPE, which Python turns into an exception
 
 MAX_LINES = 20  # failures, remarks or warnings printed one by one; the rest are counted
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where stderr is no terminal
@@ -80,9 +83,7 @@ def _end(number: int, _: object) -> NoReturn:
 
 def main() -> NoReturn:
     """Runs the program and exits; whatever a user can cause ends in one line on stderr."""
-    for stream in (sys.stdout, sys.stderr):  # the same bytes whatever the locale
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    _prepare_streams()
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
@@ -91,7 +92,8 @@ def main() -> NoReturn:
     try:
         code = cli.main(standalone_mode=False, prog_name="im2rec") or EXIT_DONE
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader of stdout has seen enough, as with `| head`
+    except (_PipeClosed, BrokenPipeError):  # the reader has seen enough, as with `| head`
+        code = EXIT_PIPE
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except click.exceptions.Exit as error:
         code = error.exit_code
@@ -118,14 +120,56 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def _prepare_streams() -> None:
+    """Makes text the same bytes whatever the locale, and closed streams harmless."""
+    if sys.getfilesystemencoding() != "utf-8":  # start anew with names, too, in UTF-8
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", "-m", "im2rec", *sys.argv[1:]])
+    for fd in range(3):  # a file opened later must not become a standard stream
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def _click_message(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split())
+    message = " ".join(error.format_message().split()).removesuffix(".")
     context = getattr(error, "ctx", None)
-    return f"{message} See '{context.command_path} --help'." if context else message
+    if context is None:
+        return message
+    if context.parent is None and not isinstance(error, click.exceptions.MissingParameter):
+        hint = (
+            " Coming from im2rec.py? `--list PREFIX ROOT` is `im2rec make-list PREFIX ROOT`, and "
+            "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`."
+        )
+    elif "unexpected extra argument" in message:
+        names = " ".join(each.make_metavar(context) for each in context.command.params[:2])
+        hint = f" Expected {names}: quote names that have spaces, separate --exts by commas."
+    else:
+        hint = ""
+    return f"{message}.{hint} See '{context.command_path} --help'."
+
+
+class _PipeClosed(BaseException):
+    """Nobody reads stdout any more."""
+
+
+def _print(text: str) -> None:
+    """Data, on stdout."""
+    try:
+        sys.stdout.write(text + "\n")
+    except BrokenPipeError:
+        raise _PipeClosed from None
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    """Anything else, on stderr; if nobody reads it, the work goes on."""
+    with suppress(BrokenPipeError):
+        click.echo(text, err=True)
 
 
 def _say_error(text: str) -> None:
@@ -240,7 +284,7 @@ def _common(command: Command) -> Command:
     command = click.option("-v", "--verbose", is_flag=True, help="Name every single thing.")(
         command
     )
-    return click.option("-q", "--quiet", is_flag=True, help="Print errors only.")(command)
+    return click.option("-q", "--quiet", is_flag=True, help="Errors and failures only.")(command)
 
 
 _workers = click.option(
@@ -313,16 +357,16 @@ class _Encoding(click.Choice[str]):
 
 
 def _extensions(values: tuple[str, ...]) -> tuple[str, ...]:
-    """--exts as given: repeated or with commas, with or without a dot, in any case."""
-    names = [name.strip() for value in values for name in value.split(",")]
-    return tuple(dict.fromkeys("." + name.lower().lstrip(".") for name in names if name))
+    """--exts as given: repeated or with commas, as jpg, .JPG or *.jpg."""
+    names = [name.lower().lstrip("*.") for value in values for name in re.split("[, ]+", value)]
+    return tuple(dict.fromkeys(f".{name}" for name in names if name))
 
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
         from importlib.metadata import version
 
-        click.echo(f"im2rec {version('im2rec')}")
+        _print(f"im2rec {version('im2rec')}")
         context.exit()
 
 
@@ -344,6 +388,7 @@ Example:
     is_flag=True,
     is_eager=True,
     expose_value=False,
+    allow_from_autoenv=False,  # IM2REC_VERSION may well be there, and means another thing
     callback=_version,
     help="Print the version and exit.",
 )
@@ -451,7 +496,12 @@ def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: _T
             count = report.class_counts[number]
             talk.details(f"class {number} {printable(name)}: {_count(count, 'image')}")
     for name in report.older_lists:
-        talk.warn(f"{printable(name)}: of an earlier run; `im2rec pack PREFIX` may take it, too")
+        talk.warn(f"{printable(name)}: of an earlier run; remove it, or `im2rec pack` may take it")
+    if report.nested_folders > 1:
+        talk.warn(
+            f"one class, with images in {report.nested_folders} folders below it: is ROOT one "
+            "level too high? If not, --label-from leaf makes a class of each"
+        )
     others = report.other_extensions
     if others:
         seen = ", ".join(f"{count} {printable(ext)}" for ext, count in others.most_common(8))
@@ -595,7 +645,8 @@ def pack_command(
     Several shards are PREFIX_000.rec... with the joint index PREFIX.idx.
     """
     from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
-    from im2rec.pack import PackOptions, find_lists
+    from im2rec.pack import PackOptions, check_apart, check_root, find_lists
+    from im2rec.shards import family_lists
 
     talk = _Talk(quiet, verbose)
     names = ImageOptions.__dataclass_fields__.keys() & options.keys()
@@ -614,13 +665,22 @@ def pack_command(
         raise OptionError("--no-upscale means nothing without --resize")
     if image.pass_through:
         _refuse_beside_pass_through()
+    check_root(root)
     lists = find_lists(prefix)
+    if lists == [prefix + ".lst"]:
+        beside = [name for name in family_lists(prefix) if name != os.path.basename(lists[0])]
+        if beside:
+            talk.warn(
+                f"{printable(lists[0])} is packed; beside it and not packed: {', '.join(beside)}"
+            )
     empty = [path for path in lists if not os.path.getsize(path)]
     if len(lists) > len(empty) > 0:
         talk.some(
             (f"{printable(path)}: an empty list, passed over" for path in empty), "empty lists"
         )
         lists = [path for path in lists if path not in empty]
+    if len(lists) > 1:
+        check_apart(lists)
     for path in lists:
         report = _pack_one(path, root, settings, talk)
         _print_pack_report(report, talk)
@@ -648,8 +708,8 @@ def _refuse_beside_pass_through() -> None:
     """Raises OptionError where an option was given that pass-through would have to ignore."""
     context = click.get_current_context()
     names = ("resize", "center_crop", "quality", "color", "encoding", "interpolation", "no_upscale")
-    default = click.core.ParameterSource.DEFAULT
-    given = [name for name in names if context.get_parameter_source(name) != default]
+    on_line = click.core.ParameterSource.COMMANDLINE
+    given = [name for name in names if context.get_parameter_source(name) == on_line]
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise OptionError(f"--pass-through stores the files' own bytes; it excludes {flags}")
@@ -737,22 +797,29 @@ def inspect_command(
             each = _print_record_json if as_json else _print_record
             summary = inspect_set(found, each=each if records else None, progress=bar.update)
         summaries.append(summary)
+        if not summary.records and summary.damaged:
+            found_none = "there is no record in it, so it is no record file"
+            raise InputError(found.recs[0], found_none, "name a .rec file")
+        if not summary.records:
+            talk.warn(f"{printable(name)}: empty")
         if summary.damaged:
             places = _count(summary.damaged, "place")
             talk.warn(f"{printable(name)}: damaged in {places}; see im2rec verify")
     if records:
         return EXIT_DONE
     if as_json:
-        click.echo(json.dumps([each.as_dict() for each in summaries], indent=2, ensure_ascii=False))
+        _print(json.dumps([each.as_dict() for each in summaries], indent=2, ensure_ascii=False))
     else:
-        click.echo("\n".join(_summary_text(each) for each in summaries), nl=False)
+        _print("\n".join(_summary_text(each) for each in summaries).removesuffix("\n"))
     return EXIT_DONE
 
 
 def _print_record(line: RecordLine) -> None:
-    labels = ",".join(f"{label:g}" for label in line.labels)
+    from im2rec.lst import format_float32
+
+    labels = ",".join(map(format_float32, line.labels))
     size = f"{line.width}\t{line.height}" if line.width else "-\t-"
-    click.echo(
+    _print(
         f"{printable(line.file)}\t{line.offset}\t{line.length}\t{line.parts}\t"
         f"{'?' if line.id is None else line.id}\t{labels or '-'}\t{line.kind}\t{size}\t"
         f"{line.image_bytes}"
@@ -764,7 +831,7 @@ def _print_record_json(line: RecordLine) -> None:
 
     record = asdict(line)  # JSON has no NaN or infinity
     record["labels"] = [label if math.isfinite(label) else str(label) for label in line.labels]
-    click.echo(json.dumps(record, ensure_ascii=False))
+    _print(json.dumps(record, ensure_ascii=False))
 
 
 def _summary_text(summary: Summary) -> str:
@@ -823,8 +890,9 @@ Example:
 @click.argument("recs", nargs=-1, required=True, metavar="REC...")
 @click.option(
     "--list",
-    "list_path",
+    "list_paths",
     metavar="LST",
+    multiple=True,
     help="The list that the records must be as: ids, labels, order.",
 )
 @click.option("--decode", is_flag=True, help="Decode every image, too.")
@@ -833,7 +901,12 @@ Example:
 @_start_method
 @_common
 def verify_command(
-    recs: tuple[str, ...], as_json: bool, quiet: bool, verbose: bool, **options: Any
+    recs: tuple[str, ...],
+    list_paths: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+    verbose: bool,
+    **options: Any,
 ) -> int:
     """Find what is wrong with record files; exit 1 if anything is.
 
@@ -844,22 +917,21 @@ def verify_command(
     from im2rec.verify import VerifyOptions, verify_set
 
     talk = _Talk(quiet, verbose)
-    if options["list_path"] and len(recs) > 1:
-        raise OptionError("--list goes with one REC")
+    if list_paths and len(recs) + len(list_paths) > 2:
+        raise OptionError("one --list goes with one REC")
+    settings = VerifyOptions(list_path=list_paths[0] if list_paths else None, **options)
     reports = []
     for name in recs:
         found = find_set(name)
         with _Progress(f"verify {os.path.basename(name)}", "B", talk) as bar:
-            report = verify_set(found, VerifyOptions(**options), progress=bar.update)
+            report = verify_set(found, settings, progress=bar.update)
         reports.append(report)
         if not as_json:
             for problem in report.problems:
-                click.echo(_problem_text(problem))
+                _print(_problem_text(problem))
         _print_verify_report(report, talk)
     if as_json:
-        click.echo(
-            json.dumps([_verify_dict(each) for each in reports], indent=2, ensure_ascii=False)
-        )
+        _print(json.dumps([_verify_dict(each) for each in reports], indent=2, ensure_ascii=False))
     return EXIT_PROBLEMS if any(report.problems for report in reports) else EXIT_DONE
 
 

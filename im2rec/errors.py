@@ -150,9 +150,10 @@ class NothingPacked(Im2recError):
         path = printable(self.path)
         if not self.rows:
             return f"{path}: the list has no rows; nothing was written"
-        which = f"the first {self.tried} of its" if self.tried < self.rows else "its"
+        first = f"the first {self.tried} of " if self.tried < self.rows else ""
+        images = f"its {self.rows} images" if self.rows != 1 else "its one image"
         return (
-            f"{path}: not one of {which} {self.rows} images could be packed; nothing was written; "
+            f"{path}: not one of {first}{images} could be packed; nothing was written; "
             f"is ROOT ({printable(self.root)}) the folder that the list's paths start from?"
         )
 

@@ -152,7 +152,7 @@ def inspect_set(
         if not os.path.isfile(path):  # opening a FIFO would wait for its writer
             raise InputError(path, "not a regular file")
         if kind := other_format(path):
-            raise InputError(path, f"this is {kind}")
+            raise InputError(path, f"this is {kind}", "name a .rec file or a prefix")
     classes = find_classes(records.prefix)
     summary = Summary(records.name, list(records.recs))
     summary.class_names = read_classes(classes) if classes else None

@@ -14,7 +14,7 @@ HELD = tuple(
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Makes those signals wait until the end of the context, where the first of them takes effect.
+    """Makes those signals wait until the end of the context, where they take effect.
 
     Processes started meanwhile begin with the signals blocked. Blocking alone would not hold them:
     the system gives a signal to any thread that does not block it (OpenBLAS starts some behind

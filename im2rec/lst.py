@@ -135,9 +135,12 @@ def read_list(path: str) -> ImageList:
         with open(path, "rb") as file:
             data = file.read()
     except OSError as error:
-        raise InputError(path, f"cannot read the list: {error.strerror}") from error
+        hint = f"did you mean {path}.lst?" if os.path.exists(path + ".lst") else ""
+        raise InputError(path, f"cannot read the list: {error.strerror}", hint) from error
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as PowerShell's > writes
         raise InputError(path, "the list is UTF-16, expected UTF-8", "save it as UTF-8")
+    if b"\0" in data[:16]:  # the heads of record files and images have it, no row has
+        raise InputError(path, "a binary file, expected a list (.lst)")
     return ImageList(path, data)
 
 
@@ -145,16 +148,16 @@ def parse_row(line: bytes) -> Entry:
     """One line of a list, without its end. Raises ValueError that says what is wrong with it."""
     fields = line.split(b"\t")
     if len(fields) < 3:
-        raise ValueError(
-            f"{len(fields)} field{'s' * (len(fields) != 1)}, expected id TAB label TAB path "
-            f"(separated by TAB, not by spaces)"
-        )
+        found = f"{len(fields)} field{'s' * (len(fields) != 1)}, expected id TAB label TAB path"
+        others = {"commas": line.count(b","), "semicolons": line.count(b";")}
+        instead = next((name for name, count in others.items() if count >= 2), "spaces")
+        raise ValueError(f"{found} (separated by TAB, not by {instead})")
     try:
         path = fields[-1].decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"the path {_shown(fields[-1])} is not UTF-8") from error
     if not path.strip():
-        raise ValueError("the path is empty")
+        raise ValueError("the last field, the path, is empty")
     if "\0" in path:
         raise ValueError(f"the path {_shown(fields[-1])} has a NUL byte")
     return Entry(_id(fields[0]), tuple([_label(field) for field in fields[1:-1]]), path)
@@ -211,6 +214,15 @@ def format_row(entry: Entry) -> bytes:
 def format_label(label: float) -> str:
     """The shortest text that reads back as this label; without a point where it is whole."""
     return str(int(label)) if float(label).is_integer() else repr(float(label))
+
+
+def format_float32(label: float) -> str:
+    """The shortest text that float32 reads back as this stored label."""
+    for digits in range(6, 9):
+        text = f"{label:.{digits}g}"
+        if as_float32(float(text)) == label:
+            return text
+    return f"{label:.9g}"  # enough for every float32
 
 
 def format_list(entries: Iterable[Entry]) -> bytes:

@@ -63,7 +63,8 @@ class ListReport:
     broken_links: links that lead nowhere, and what has an image's name but is neither file nor
     folder; folders_again: folders met a second time through a link; empty_classes: class folders
     without an image of their own. unlistable: names that a list cannot hold, with the reason.
-    older_lists: names of lists with this prefix that another run has left.
+    older_lists: names of lists with this prefix that another run has left. nested_folders: where
+    there is one class and no image directly in its folder, the folders below it that have some.
     """
 
     root: str
@@ -79,6 +80,7 @@ class ListReport:
     empty_classes: list[str] = field(default_factory=list)
     unlistable: list[tuple[str, str]] = field(default_factory=list)
     older_lists: list[str] = field(default_factory=list)
+    nested_folders: int = 0
 
     @property
     def images(self) -> int:
@@ -181,6 +183,9 @@ class _Scan:
                 f"{len(images)} images directly in ROOT and none in folders below it",
                 "use --no-recursive to list them with label 0",
             )
+        if len([name for name, files in groups.items() if files]) == 1:
+            deep = [inside for inside, files in folders[1:] if files]
+            self._report.nested_folders = len(deep) if all("/" in inside for inside in deep) else 0
         return list(groups.items())
 
     def _labelled(self, groups: list[tuple[str, list[str]]]) -> list[tuple[str, int]]:
@@ -223,6 +228,9 @@ class _Scan:
         if report.hidden:
             seen.append(f"{report.hidden} hidden")
             hint = hint or "list hidden ones with --include-hidden"
+        if not self._options.recursive and self._top_names:
+            seen.append(f"{len(self._top_names)} folders")
+            hint = hint or "images in folders are listed without --no-recursive"
         if report.unlistable:
             seen.append(f"{len(report.unlistable)} whose names a list cannot hold")
             hint = hint or "rename them"

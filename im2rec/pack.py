@@ -7,11 +7,13 @@ in list order, so the bytes do not depend on how many workers there were.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from importlib.metadata import version
 from typing import Any
 
@@ -33,7 +35,7 @@ from im2rec.image_ops import (
     convert,
     prepare_worker,
 )
-from im2rec.lst import MAX_FAULTS, Entry, ImageList, read_list
+from im2rec.lst import Entry, ImageList, read_list
 from im2rec.shards import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
@@ -50,6 +52,7 @@ from im2rec.shards import (
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
 PARTS_PER_WORKER = 8  # a short list is cut finer, so that no worker waits long for the last one
+MAX_NAMED = 3  # paths that an error about many names
 MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
 
 
@@ -225,22 +228,31 @@ def _framed(payload: bytes) -> bytes:
 
 
 def read_image(path: str | bytes) -> bytes:
-    """The bytes of a regular file. Raises ImageError with the reason where it cannot be read."""
+    """The bytes of a regular file.
+
+    Raises ImageError with the reason where it cannot be read, WorkerError where it is the machine
+    that cannot.
+    """
     try:
         # O_NONBLOCK: opening a FIFO must not wait for its writer
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", getattr(os, "O_BINARY", 0)))
-        with open(fd, "rb", buffering=0) as file:
+        try:
             before = os.fstat(fd)
             if not stat.S_ISREG(before.st_mode):
                 raise ImageError(f"not a regular file but a {_file_kind(before.st_mode)}")
             if before.st_size > MAX_FILE:
                 raise ImageError(f"too large: a file of {before.st_size} bytes")
-            data = file.readall()
+            with open(fd, "rb", buffering=0, closefd=False) as file:
+                data = file.readall()
             after = os.fstat(fd)
+        finally:
+            os.close(fd)
     except FileNotFoundError:
         raise ImageError(_MISSING) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise WorkerError(f"cannot read images: {reason}", (os.fsdecode(path),)) from error
         raise ImageError(f"unreadable: {reason[0].lower()}{reason[1:]}") from error
     if len(data) != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
         raise ImageError("changed while it was read")
@@ -266,27 +278,59 @@ def find_lists(prefix: str) -> list[str]:
         if not os.path.exists(prefix):
             raise InputError(prefix, "there is no such list", "make one with im2rec make-list")
         return [prefix]
+    if prefix.endswith(".rec"):
+        stem = prefix.removesuffix(".rec")
+        raise InputError(prefix, "PREFIX is a list or a prefix", f"did you mean {stem}?")
     if os.path.exists(prefix + ".lst"):
         return [prefix + ".lst"]
-    is_folder = os.path.isdir(prefix)
-    folder = prefix if is_folder else os.path.dirname(prefix)
+    folder = os.path.dirname(prefix)
     try:
-        if is_folder:
+        names = family_lists(prefix)
+        if not names and os.path.isdir(prefix):
+            folder = prefix
             names = sorted(name for name in os.listdir(prefix) if name.endswith(".lst"))
-        else:
-            names = family_lists(prefix)
     except OSError as error:
         raise InputError(folder, f"cannot be read: {error.strerror}") from error
     if not names:
-        if is_folder:
-            raise InputError(prefix, "there is no list (.lst) in this folder", _MAKE_LIST)
-        raise InputError(
-            prefix, f"there is no {prefix}.lst, nor {prefix}_train.lst and the like", _MAKE_LIST
-        )
+        found = f"there is no {prefix}.lst, nor {prefix}_train.lst and the like"
+        if folder == prefix:
+            found = "there is no list (.lst) in this folder"
+        raise InputError(prefix, found, _MAKE_LIST)
     return [os.path.join(folder, name) for name in names]
 
 
 _MAKE_LIST = "make one with im2rec make-list"
+
+
+def check_root(root: str) -> None:
+    """Raises InputError where ROOT is no folder."""
+    if not os.path.isdir(root):
+        found = "is not a folder" if os.path.exists(root) else "there is no such folder"
+        raise InputError(root, f"ROOT: {found}", "the order is PREFIX ROOT")
+
+
+def check_apart(lists: list[str]) -> None:
+    """Raises InputError where one image stands in two of the lists, as when one of them is left
+    from an earlier split: what is tested on must not be trained on."""
+    import numpy as np
+
+    hashes = [
+        np.unique(np.fromiter((hash(entry.path) for entry in read_list(path)), np.int64))
+        for path in lists
+    ]
+    values, counts = np.unique(np.concatenate(hashes), return_counts=True)
+    suspects = set(values[counts > 1].tolist())
+    if not suspects:
+        return
+    where: dict[str, str] = {}
+    for path in lists:
+        for line, entry in read_list(path).numbered():
+            if hash(entry.path) in suspects and where.setdefault(entry.path, path) != path:
+                raise InputError(
+                    path,
+                    f"line {line}: {entry.path} stands in {where[entry.path]}, too",
+                    "remove lists of an earlier run, or pack each list by its own name",
+                )
 
 
 def pack_list(
@@ -307,14 +351,13 @@ def pack_list(
     WorkerError and OutputError later, when nothing is published.
     """
     _check_options(options)
-    if not os.path.isdir(root):
-        raise InputError(
-            root, "ROOT is not a folder", "name the folder the list's paths start from"
-        )
+    check_root(root)
     images = read_list(list_path)
     _check_list(images, root, options)
     prefix = list_path.removesuffix(".lst") if prefix is None else prefix
     report = PackReport(list_path, prefix, len(images), options.image.pass_through)
+    class_map = find_classes(prefix)
+    classes = read_classes(class_map) if class_map else None
     if not images:
         raise NothingPacked(list_path, 0, 0, root)
     with (
@@ -330,14 +373,12 @@ def pack_list(
         if report.failures:
             output.write(f"{stem}.failures.tsv", _failure_rows(report.failures))
             names.append(f"{stem}.failures.tsv")
-        classes = find_classes(prefix)
-        contents = _manifest(
-            images, options, report, shards, read_classes(classes) if classes else None
-        )
+        contents = _manifest(images, options, report, shards, classes)
         output.write(f"{stem}.manifest.json", write_manifest(contents))
         names.append(f"{stem}.manifest.json")
         report.files = tuple(names)
-        output.publish(names, stale={*manifest_names(prefix), f"{stem}.failures.tsv"})
+        older = {*manifest_names(prefix), f"{stem}.failures.tsv", f"{stem}.rec"}
+        output.publish(names, stale=older)
     return report
 
 
@@ -395,22 +436,31 @@ def _check_inside(images: ImageList, root: str) -> None:
     """Raises InputError where a path is absolute, or a `..` in it leads out of ROOT. A link
     that stands below ROOT may point anywhere: the user put it there."""
     top = os.path.realpath(root)
-    outside = []
+    outside: list[str] = []
     suspects = set(images.leaves_root)
     for line, entry in images.numbered():
         if line not in suspects:
             continue
-        climbed = entry.path[: entry.path.rfind("..") + 2]
-        there = os.path.realpath(os.path.join(root, climbed))
-        if os.path.isabs(entry.path) or os.path.commonpath([top, there]) != top:
+        # of an absolute path, all but the name; of another, all up to its last `..`
+        is_absolute = os.path.isabs(entry.path)
+        end = entry.path.rfind("/") + 1 if is_absolute else entry.path.rfind("..") + 2
+        there = os.path.realpath(os.path.join(root, entry.path[:end]))
+        if not _is_inside(there, top):
             outside.append(f"line {line} ({entry.path[:80]})")
     if outside:
-        more = f" and {len(outside) - MAX_FAULTS} more" if len(outside) > MAX_FAULTS else ""
+        more = f" and {len(outside) - MAX_NAMED} more" if len(outside) > MAX_NAMED else ""
         raise InputError(
             images.path,
-            f"paths that leave ROOT: {', '.join(outside[:MAX_FAULTS])}{more}",
-            "use --allow-outside-root if that is meant",
+            f"paths that leave ROOT: {', '.join(outside[:MAX_NAMED])}{more}",
+            "make them relative to ROOT, or use --allow-outside-root",
         )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    try:
+        return os.path.commonpath([folder, path]) == folder
+    except ValueError:  # on two drives of Windows
+        return False
 
 
 def _pack_parts(
@@ -468,7 +518,7 @@ def _pack_parts(
 
 def _allowed_failures(options: PackOptions, rows: int) -> int:
     if options.failures_are_percent:
-        return int(rows * options.max_failures // 100)
+        return int(rows * Fraction(str(options.max_failures)) / 100)
     return int(options.max_failures)
 
 

@@ -112,9 +112,7 @@ class MXRecordIO:
         """
         if self.is_open and self.writable:
             raise TypeError(f"{self.uri}: cannot pickle a handle that is open for writing")
-        state = {name: self.__dict__[name] for name in self.__dict__.keys() - _OPENED}
-        state["pid"] = None
-        return state
+        return {name: self.__dict__[name] for name in self.__dict__.keys() - _OPENED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__ = state

@@ -44,8 +44,12 @@ FAMILY = r"(?:_(?P<chunk>[0-9]+))?(?:_(?P<part>train|val|test))?"
 def family_lists(prefix: str) -> list[str]:
     """The names of the lists beside PREFIX that make-list writes for it when it splits: chunks in
     order, each as train, val, test. Raises OSError where the folder cannot be read."""
+    return _family(prefix, ".lst")
+
+
+def _family(prefix: str, ending: str) -> list[str]:
     folder, stem = os.path.split(prefix)
-    family = re.compile(re.escape(stem) + FAMILY + r"\.lst")
+    family = re.compile(re.escape(stem) + FAMILY + re.escape(ending))
     found = []
     for name in os.listdir(folder or "."):
         match = family.fullmatch(name)
@@ -65,12 +69,16 @@ def find_classes(prefix: str) -> str | None:
     return None
 
 
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
+
+
 def read_classes(path: str) -> list[str]:
     """The names of a class map, one a line, numbered from 0. Raises InputError."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(path, f"cannot read the class map: {error}") from error
+        raise InputError(path, f"cannot read the class map: {_reason(error)}") from error
     names = [line.removesuffix("\r") for line in text.split("\n")]
     if names and not names[-1]:
         names.pop()
@@ -107,6 +115,8 @@ class Output:
     def __enter__(self) -> Output:
         if not self.stem:
             raise OutputError(self.prefix, "the prefix ends with no name", "give PREFIX a name")
+        if not _is_utf8(self.stem):
+            raise OutputError(self.prefix, "the name is not UTF-8", "choose another PREFIX")
         with writing(self.work):
             if not os.path.isdir(self.folder or "."):
                 raise OutputError(self.prefix, f"there is no folder {self.folder!r}", "make it")
@@ -165,10 +175,7 @@ class Output:
                 with writing(os.path.join(self.folder, name)):
                     _flush(self.path(name), os.O_RDWR)
         with signals_held():
-            for name in names:
-                final = os.path.join(self.folder, name)
-                with writing(final):
-                    os.replace(self.path(name), final)
+            self._rename_all(names)
             for name in set(stale) - set(names):
                 old = os.path.join(self.folder, name)
                 with writing(old), suppress(FileNotFoundError):
@@ -177,8 +184,33 @@ class Output:
                 with writing(self.folder or "."):
                     _flush(self.folder or ".", os.O_RDONLY)
 
+    def _rename_all(self, names: Sequence[str]) -> None:
+        """Renames the files; where one cannot be, takes back what was done before."""
+        done: list[str] = []
+        try:
+            for name in names:
+                final = os.path.join(self.folder, name)
+                with writing(final):
+                    with suppress(OSError):  # no older file, or a file system without links
+                        os.link(final, self.path(f"older {name}"))
+                    os.replace(self.path(name), final)
+                done.append(name)
+        except OutputError:
+            for name in reversed(done):
+                final = os.path.join(self.folder, name)
+                with suppress(OSError):
+                    if os.path.exists(self.path(f"older {name}")):
+                        os.replace(self.path(f"older {name}"), final)
+                    else:
+                        os.unlink(final)
+            raise
+
 
 _LOCK_NAME = "lock"
+
+
+def _is_utf8(name: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in name)
 
 
 def _lock(work: str, prefix: str) -> int:
@@ -405,10 +437,15 @@ def find_set(argument: str) -> RecordSet:
         return _with_indexes(argument, argument.removesuffix(".rec"), [argument], None)
     if argument.endswith(".rec"):
         raise InputError(argument, "there is no such file")
+    others: list[str] = []
+    with suppress(OSError):
+        others = [name.removesuffix(".rec") for name in _family(argument, ".rec")]
     raise InputError(
         argument,
         "there is no such file, and no set with this prefix",
-        f"expected {argument}.rec or {shard_stem(argument, 0)}.rec",
+        f"name {' or '.join(others[:3])}, which are beside it"
+        if others
+        else f"expected {argument}.rec or {shard_stem(argument, 0)}.rec",
     )
 
 

@@ -78,7 +78,16 @@ def test_no_command_shows_the_help(im2rec: Run) -> None:
         (["make-list", "--train-ratio", "2", "set", "."], "--train-ratio 2.0, expected 0 to 1"),
         (["inspect", "set"], "set: there is no such file, and no set with this prefix; expected"),
         (["verify", "set.rec"], "set.rec: there is no such file"),
-        (["verify", "--list", "a.lst", "set", "set"], "--list goes with one REC"),
+        (["verify", "--list", "a.lst", "set", "set"], "one --list goes with one REC"),
+        (["verify", "--list", "a", "--list", "b", "set"], "one --list goes with one REC"),
+        (
+            ["--list", "set", "."],
+            "Coming from im2rec.py? `--list PREFIX ROOT` is",
+        ),
+        (["set", "."], "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`"),
+        (["make-list", "my", "set", "."], "quote names that have spaces, separate --exts by comma"),
+        (["pack", ".", "set"], "set: ROOT: there is no such folder; the order is PREFIX ROOT"),
+        (["pack", "set.rec", "."], "set.rec: PREFIX is a list or a prefix; did you mean set?"),
         (["verify", "."], ".: is a folder; name a .rec file or a prefix"),
     ],
 )
@@ -339,5 +348,103 @@ def test_labels_that_are_no_numbers_are_strings_in_json(tmp_path: Path, im2rec: 
 def test_lists_of_an_earlier_run_are_named(tmp_path: Path, im2rec: Run) -> None:
     im2rec("make-list", "set", CLEAN, "--chunks", "3")
     assert im2rec("make-list", "set", CLEAN, "--chunks", "2").stderr.splitlines()[3] == (
-        "im2rec: warning: set_2.lst: of an earlier run; `im2rec pack PREFIX` may take it, too"
+        "im2rec: warning: set_2.lst: of an earlier run; remove it, or `im2rec pack` may take it"
     )
+
+
+def test_a_set_beside_its_parts_is_packed_alone_and_says_so(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN)
+    im2rec("make-list", "set", CLEAN, "--train-ratio", "0.5")
+    assert im2rec("pack", "set", CLEAN).stderr.startswith(
+        "im2rec: warning: set.lst is packed; beside it and not packed: set_train.lst, set_val.lst\n"
+    )
+
+
+def test_parts_of_two_runs_are_not_packed_together(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN, "--train-ratio", "0.5", "--test-ratio", "0.25")
+    im2rec("make-list", "set", CLEAN, "--train-ratio", "0.8")
+    assert "remove lists of an earlier run" in im2rec("pack", "set", CLEAN, code=2).stderr
+    assert list(tmp_path.glob("*.rec")) == []
+
+
+def test_a_root_one_level_too_high_is_noticed(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "parent").mkdir()
+    (tmp_path / "parent" / "photos").symlink_to(CLEAN)
+    assert "one class, with images in 4 folders below it: is ROOT one level too high?" in (
+        im2rec("make-list", "set", "parent").stderr
+    )
+
+
+def test_a_prefix_that_is_a_folder_too_still_means_its_lists(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "photos").symlink_to(CLEAN)
+    im2rec("make-list", "photos", "photos", "--train-ratio", "0.5")
+    im2rec("pack", "photos", "photos")
+    assert sorted(path.name for path in tmp_path.glob("*.rec")) == [
+        "photos_train.rec",
+        "photos_val.rec",
+    ]
+
+
+def test_what_is_no_record_file_is_not_inspected(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "notes.txt").write_text("no records here, none at all", encoding="utf-8")
+    assert im2rec("inspect", "notes.txt", code=2).stderr == (
+        "im2rec: error: notes.txt: there is no record in it, so it is no record file; "
+        "name a .rec file\n"
+    )
+    im2rec("make-list", "set", CLEAN, "--train-ratio", "0.5")
+    im2rec("pack", "set", CLEAN)
+    assert (
+        "name set_train or set_val, which are beside it" in im2rec("verify", "set", code=2).stderr
+    )
+
+
+def test_a_variable_named_like_version_does_nothing(im2rec: Run, tmp_path: Path) -> None:
+    im2rec("make-list", "set", CLEAN, env={"IM2REC_VERSION": "1.0.0"})
+    assert (tmp_path / "set.lst").exists()
+
+
+def test_a_variable_for_resize_does_not_forbid_pass_through(im2rec: Run, tmp_path: Path) -> None:
+    im2rec("make-list", "set", CLEAN)
+    im2rec("pack", "--pass-through", "set", CLEAN, env={"IM2REC_PACK_RESIZE": "64"})
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_do_no_harm(closed: str, im2rec: Run, tmp_path: Path) -> None:
+    im2rec("make-list", "set", CLEAN)
+    for command in (f"pack --resize 8 set {CLEAN}", "verify set"):
+        line = f"{sys.executable} -m im2rec {command} {closed}"
+        assert subprocess.run(["bash", "-c", line], cwd=tmp_path, check=False).returncode == 0
+
+
+def test_a_reader_of_stderr_that_leaves_does_not_stop_the_run(im2rec: Run, tmp_path: Path) -> None:
+    rows = [f"{n}\t0\tant/{'ant_0' if n % 2 else 'none'}.jpg\n" for n in range(60)]
+    (tmp_path / "set.lst").write_text("".join(rows), encoding="utf-8")
+    command = f"{sys.executable} -m im2rec pack -v --max-failures 30 set {CLEAN} 2>&1 | true"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], cwd=tmp_path, check=False, timeout=60
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "set.rec").exists()
+
+
+def test_large_labels_are_shown_whole(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "set.lst").write_text("0\t1234567\tant/ant_0.jpg\n", encoding="utf-8")
+    im2rec("pack", "set", CLEAN)
+    assert im2rec("inspect", "--records", "set").stdout.split("\t")[5] == "1234567"
+
+
+def test_the_numbers_that_help_states_are_those_of_the_library() -> None:
+    from im2rec import image_ops, make_list
+
+    parameters = {
+        parameter.name: parameter
+        for command in cli.cli.commands.values()
+        for parameter in command.params
+    }
+    assert parameters["max_pixels"].default == image_ops.MAX_PIXELS
+    assert parameters["max_pixels"].type.max == image_ops.OPENCV_MAX_PIXELS  # type: ignore[attr-defined]
+    assert parameters["seed"].default == make_list.DEFAULT_SEED
+    assert tuple(image_ops.INTERPOLATIONS) == cli.INTERPOLATION_NAMES
+    numbers = {name: int(number) for number, name in cli.INTERPOLATION_NUMBERS.items()}
+    assert numbers == image_ops.INTERPOLATIONS
+    assert ",".join(make_list.DEFAULT_EXTENSIONS) in (parameters["exts"].help or "")  # type: ignore[attr-defined]

@@ -161,6 +161,7 @@ def test_a_closed_pipe_ends_inspect_in_silence(long_list: Path, im2rec: Run) -> 
     )
     assert done.stdout == "set.rec\t0\t1784\t1\t0\t0\tjpeg\t70\t70\t1750\n"
     assert done.stderr == ""
+    assert done.returncode == 141
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(long_list: Path) -> None:

@@ -445,7 +445,7 @@ def test_a_file_of_another_kind_is_named_as_such(tmp_path: Path, data: bytes, ki
     prefix = write(tmp_path, data)
     with pytest.raises(InputError) as caught:
         inspect(prefix)
-    assert str(caught.value) == f"{prefix}.rec: this is {kind}"
+    assert str(caught.value) == f"{prefix}.rec: this is {kind}; name a .rec file or a prefix"
 
 
 def test_a_class_map_that_is_none_is_told_of_before_anything_is_read(tmp_path: Path) -> None:

@@ -245,9 +245,9 @@ MALFORMED = [
     (b"1\t-16777219.0\ta.jpg", f"label '-16777219.0' would become -16777220: {WHOLE}"),
     (b"1\t0\t\xff.jpg", r"the path '\xff.jpg' is not UTF-8"),
     (b"1\t0\t\xed\xb3\xbf.jpg", r"the path '\xed\xb3\xbf.jpg' is not UTF-8"),
-    (b"1\t0\t", "the path is empty"),
-    (b"1\t0\t  ", "the path is empty"),
-    (b"1\t0\ta.jpg\t", "the path is empty"),
+    (b"1\t0\t", "the last field, the path, is empty"),
+    (b"1\t0\t  ", "the last field, the path, is empty"),
+    (b"1\t0\ta.jpg\t", "the last field, the path, is empty"),
     (b"1\t0\ta\x00.jpg", r"the path 'a\x00.jpg' has a NUL byte"),
 ]
 

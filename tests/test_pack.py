@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -18,6 +21,7 @@ from im2rec.errors import (
     InputError,
     NothingPacked,
     OptionError,
+    OutputError,
     TooManyFailures,
 )
 from im2rec.image_ops import ImageOptions
@@ -27,8 +31,10 @@ from im2rec.pack import (
     PackOptions,
     PackReport,
     ShardSpec,
+    _allowed_failures,
     _shard_of,
     _slices,
+    check_apart,
     find_lists,
     pack_list,
     pack_shard,
@@ -156,7 +162,7 @@ def test_files_that_cannot_be_read_fail_with_the_reason(tmp_path: Path) -> None:
     (root / "good.png").write_bytes((CLEAN / "ant/ant_3.png").read_bytes())
     reasons = {
         "loop.jpg": "unreadable: too many levels of symbolic links",
-        "folder.jpg": "unreadable: is a directory",
+        "folder.jpg": "not a regular file but a folder",
         "fifo.jpg": "not a regular file but a FIFO",
         "zero.jpg": "not a regular file but a device",
         "file/inside.jpg": "unreadable: not a directory",
@@ -244,6 +250,66 @@ def test_a_run_that_fails_leaves_the_older_set_as_it_was(tmp_path: Path) -> None
         pack_list(half_missing(tmp_path, 20), str(CLEAN), ONE)
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix != ".lst"}
     assert after == before
+
+
+def test_a_percentage_is_exact() -> None:
+    options = PackOptions(max_failures=83.6, failures_are_percent=True)
+    assert _allowed_failures(options, 100_000) == 83_600  # as floats: 83,599
+
+
+def test_folders_among_the_images_do_not_use_up_file_descriptors(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
+        "from im2rec.cli import main; main()"
+    )
+    rows = [f"{n}\t0\t{'ant' if n < 100 else 'ant/ant_0.jpg'}" for n in range(110)]
+    write_list(tmp_path, *rows)
+    command = [sys.executable, "-c", code, "pack", "--max-failures", "100", "set", str(CLEAN)]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    assert len((tmp_path / "set.idx").read_bytes().splitlines()) == 10
+
+
+def test_a_bad_class_map_is_found_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "set.classes.txt").write_bytes(b"ant\n\nbee\n")
+    with pytest.raises(InputError, match="line 2 is empty, expected a class name"):
+        pack_list(half_missing(tmp_path, 4), str(CLEAN), ONE)
+
+
+def test_a_set_that_cannot_be_published_whole_leaves_the_older_one(tmp_path: Path) -> None:
+    path = write_list(tmp_path, "0\t0\tant/ant_0.jpg")
+    pack_list(path, str(CLEAN), ONE)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    options = packed(ImageOptions(resize=8))
+    real = os.replace
+
+    def full(source: str, target: str) -> None:
+        if target.endswith("set.manifest.json"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(source, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(OutputError, match="no space left"):
+            pack_list(path, str(CLEAN), options)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_one_image_in_two_lists_is_an_error(tmp_path: Path) -> None:
+    lists = [str(tmp_path / name) for name in ("a.lst", "b.lst")]
+    for path, images in zip(lists, ((1, 2, 2), (3, 2)), strict=True):
+        rows = [f"{at}\t0\tant/ant_{n}.jpg\n" for at, n in enumerate(images)]
+        Path(path).write_text("".join(rows), encoding="utf-8")
+    with pytest.raises(InputError, match=r"b\.lst: line 2: ant/ant_2\.jpg stands in .*a\.lst, too"):
+        check_apart(lists)
+    Path(lists[1]).write_text("0\t0\tant/ant_3.jpg\n", encoding="utf-8")
+    check_apart(lists)
+
+
+def test_an_older_single_file_goes_when_shards_come(tmp_path: Path) -> None:
+    path = listed(tmp_path, CLEAN)
+    (tmp_path / "set.rec").write_bytes(b"of im2rec.py, without a manifest")
+    pack_list(path, str(CLEAN), packed(ImageOptions(), shards=2))
+    assert "set.rec" not in names(tmp_path)
 
 
 @pytest.mark.parametrize("allowed", [0, 100])
@@ -379,7 +445,7 @@ def test_find_lists_takes_a_list_or_its_own_family(
     for name in there:
         (tmp_path / name).touch()
     found = [os.path.basename(path) for path in find_lists(str(tmp_path / prefix))]
-    assert found == expected or set(found) == {name for name in there if name.endswith(".lst")}
+    assert found == (expected or sorted(name for name in there if name.endswith(".lst")))
 
 
 @pytest.mark.parametrize("prefix", ["no", "no.lst", "none/set"])
@@ -398,6 +464,7 @@ def test_no_list_is_an_error_with_the_next_step(tmp_path: Path, prefix: str) -> 
         ("ant/../ant/ant_0.jpg", False),
         ("link/ant_0.jpg", False),  # a link may point anywhere
         ("a..b/ant_0.jpg", False),
+        ("ROOT/ant/ant_0.jpg", False),  # absolute, but inside
     ],
 )
 def test_paths_that_leave_root(tmp_path: Path, row: str, leaves: bool) -> None:
@@ -408,6 +475,7 @@ def test_paths_that_leave_root(tmp_path: Path, row: str, leaves: bool) -> None:
         (folder / "ant_0.jpg").write_bytes(image)
     (tmp_path / "secret.jpg").write_bytes(image)
     (root / "link").symlink_to(tmp_path / "elsewhere")
+    row = row.replace("ROOT", str(root))
     path = write_list(tmp_path, f"0\t0\t{row}")
     if leaves:
         with pytest.raises(InputError, match=r"line 1 .*use --allow-outside-root"):

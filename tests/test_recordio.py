@@ -555,7 +555,7 @@ def test_a_closed_handle_says_so(tmp_path: Path) -> None:
     for handle in (reader, writer):
         handle.close()
         handle.close()  # once more does nothing
-        assert not handle.is_open
+        assert (handle.is_open, handle.pid) == (False, None)
     for use in (
         reader.read,
         lambda: reader.read_idx(7),
