@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -319,7 +320,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # no generic before cli
         if not match:
             self.fail(f"{value!r} is no size; expected 500000, 64K, 1GiB or 2GB", param, ctx)
         base = 1000 if (match[3] or "").upper() == "B" else 1024  # 1GB is 10**9, 1G and 1GiB 2**30
-        size = int(float(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
+        size = int(Fraction(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
         if size < 1:
             self.fail(f"{value!r} is less than one byte", param, ctx)
         return size
@@ -338,7 +339,7 @@ class _Failures(click.ParamType):  # type: ignore[type-arg]  # as above
             self.fail(
                 f"{value!r}, expected a number of images, or a percentage as 0.5%", param, ctx
             )
-        return (float(match[2]), True) if match[2] else (float(match[1]), False)
+        return (float(match[2]), True) if match[2] else (min(float(match[1]), 2**63), False)
 
 
 class _Interpolation(click.Choice[str]):

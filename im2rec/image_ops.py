@@ -127,8 +127,9 @@ def decode(data: bytes, facts: ImageFacts, color: int) -> tuple[Picture, tuple[s
             f"too large: {facts.width}x{facts.height} pixels, over OpenCV's limit of "
             f"{OPENCV_MAX_PIXELS}"
         )
-    if facts.kind == "png":
-        check_whole(data, facts)  # OpenCV lets a wrong CRC pass
+    if facts.kind == "png" or (facts.kind == "jpeg" and not data.endswith(b"\xff\xd9")):
+        # OpenCV lets a wrong CRC pass, and takes zeros in the place of a JPEG's end for its codes
+        check_whole(data, facts)
     picture, remarks = _imdecode(data, facts, color)
     if any(map(_HIDES_DAMAGE.fullmatch, remarks)):
         _, more = _imdecode(_with_plain_header(data, facts.body), facts, color)

@@ -29,6 +29,7 @@ from im2rec.errors import (
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
     INTERPOLATIONS,
+    MAX_JPEG_EDGE,
     OPENCV_MAX_PIXELS,
     QUALITY_RANGE,
     ImageOptions,
@@ -400,6 +401,10 @@ def _check_options(options: PackOptions) -> None:
         raise OptionError(f"color {image.color}, expected -1, 0 or 1")
     if image.resize < 0:
         raise OptionError(f"resize {image.resize}, expected the short edge in pixels, or 0")
+    if image.resize**2 > image.max_pixels or (
+        image.encoding == ".jpg" and image.resize > MAX_JPEG_EDGE
+    ):
+        raise OptionError(f"resize {image.resize}: no image of that size can be packed")
     if not 1 <= image.max_pixels <= OPENCV_MAX_PIXELS:
         raise OptionError(f"max-pixels {image.max_pixels}, expected 1 to {OPENCV_MAX_PIXELS}")
     if options.shards is not None and options.shard_size is not None:

@@ -221,16 +221,16 @@ def _start_worker(notes: str, setup: Callable[[], None]) -> None:
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
     path = Path(notes) / str(os.getpid())
-    _note_fd = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-    note(None)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
+        _note_fd = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+        note(None)
+        threading.Thread(target=_end_with_parent, daemon=True).start()
         setup()
     except Exception as error:  # whatever it is, it must be told, and without a traceback
-        os.close(_note_fd)
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        path.write_text(text, encoding="utf-8", errors="replace")
-        path.replace(Path(notes) / _FAILURE)  # so that it is there whole before this worker ends
+        with suppress(OSError):  # no room even for that
+            text = " ".join(f"{type(error).__name__}: {error}".split())
+            path.write_text(text, encoding="utf-8", errors="replace")
+            path.replace(Path(notes) / _FAILURE)  # so that it is there whole before this one ends
         os._exit(1)
 
 

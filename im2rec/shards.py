@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from im2rec.errors import BusyError, InputError, OutputError, RecordError
+from im2rec.errors import BusyError, InputError, OutputError, RecordError, printable
 from im2rec.framing import MAGIC_BYTES, RecordReader
 from im2rec.index import format_index
 from im2rec.interrupts import signals_held
@@ -166,7 +167,7 @@ class Output:
         names, stale: file names in PREFIX's folder. Signals wait until it is done, so that an
         interrupted run has either published everything or nothing.
         """
-        for name in names:  # found only at its turn, a folder would stop it half done
+        for name in {*names, *stale}:  # found only at its turn, a folder would stop it half done
             final = os.path.join(self.folder, name)
             if os.path.isdir(final):
                 raise OutputError(final, "there is a folder of this name", "move it away")
@@ -218,6 +219,9 @@ def _lock(work: str, prefix: str) -> int:
     while True:
         with suppress(FileExistsError):
             os.mkdir(work)
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.lstat(work).st_mode):  # what a link leads to is not ours
+                raise OutputError(work, "not a folder", "remove it")
         path = os.path.join(work, _LOCK_NAME)
         try:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
@@ -445,7 +449,7 @@ def find_set(argument: str) -> RecordSet:
         "there is no such file, and no set with this prefix",
         f"name {' or '.join(others[:3])}, which are beside it"
         if others
-        else f"expected {argument}.rec or {shard_stem(argument, 0)}.rec",
+        else printable(f"expected {argument}.rec or {shard_stem(argument, 0)}.rec"),
     )
 
 

@@ -205,3 +205,49 @@ def test_a_hundred_thousand_rows_hold_few_images_in_memory(tmp_path: Path) -> No
     assert (tmp_path / "set.rec").stat().st_size > 1_500_000_000
     assert largest_process < 150_000_000
     (tmp_path / "set.rec").unlink()
+
+
+def test_a_link_in_the_place_of_the_work_folder_is_refused(tmp_path: Path, im2rec: Run) -> None:
+    """It must be followed neither to wait for what is not there nor to clear what is."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    (tmp_path / "set.lst").write_text("0\t0\tant/ant_0.jpg\n", encoding="utf-8")
+    for target in ("nowhere", "precious"):
+        (tmp_path / ".set.im2rec").symlink_to(target)
+        assert im2rec("pack", "set", CLEAN, code=2).stderr == (
+            "im2rec: error: .set.im2rec: cannot write: not a folder; remove it\n"
+        )
+        (tmp_path / ".set.im2rec").unlink()
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["file"]
+
+
+def test_an_interrupt_before_anything_is_loaded_leaves_no_traceback() -> None:
+    for delay in (0.02, 0.05, 0.08, 0.12, 0.2):
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from im2rec.__main__ import main; main()", "pack", "a", "."],
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=20)
+        ours = "Traceback" in stderr and f"{os.sep}im2rec{os.sep}" in stderr
+        assert not ours, stderr  # before that, Python itself may print one
+
+
+def test_a_jpeg_whose_end_is_zeros_is_truncated(tmp_path: Path, im2rec: Run) -> None:
+    """As a torn download leaves it: zeros read as codes, so that libjpeg sees no end."""
+    for share in (0.3, 0.6, 0.9):
+        whole = (CLEAN / "dog/dog_1.jpg").read_bytes()
+        torn = whole[: int(share * len(whole))] + bytes(10 * len(whole))
+        (tmp_path / "torn.jpg").write_bytes(torn)
+        (tmp_path / "set.lst").write_text("0\t0\ttorn.jpg\n", encoding="utf-8")
+        done = im2rec("pack", "set", ".", code=1)
+        assert done.stderr.startswith("torn.jpg: truncated: no end-of-image marker\n")
+
+
+def test_numbers_of_any_length_are_no_traceback(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "set.lst").write_text("0\t0\tant/ant_0.jpg\n", encoding="utf-8")
+    im2rec("pack", "--shard-size", "9" * 400, "--max-failures", "9" * 400, "set", CLEAN)
+    im2rec("pack", "--resize", "4294967297", "set", CLEAN, code=2)
+    im2rec("pack", "--resize", "65501", "--max-pixels", "1073741824", "set", CLEAN, code=2)

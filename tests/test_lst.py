@@ -17,6 +17,7 @@ from im2rec.lst import (
     Entry,
     ImageList,
     as_float32,
+    format_float32,
     format_label,
     format_list,
     format_row,
@@ -182,6 +183,20 @@ def test_a_list_that_cannot_be_read_is_an_input_error(
     assert str(caught.value) == f"{path}: cannot read the list: {found}"
 
 
+def test_a_prefix_in_the_place_of_its_list_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "train.lst").write_bytes(PLAIN)
+    with pytest.raises(InputError) as caught:
+        read_list(str(tmp_path / "train"))
+    assert caught.value.hint == f"did you mean {tmp_path}/train.lst?"
+
+
+@pytest.mark.parametrize("path", ["recordio/framing.rec", "packs/plain/set.rec"])
+def test_a_record_file_in_the_place_of_a_list_is_told_so(path: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_list(str(GOLDEN / path))
+    assert caught.value.found == "a binary file, expected a list (.lst)"
+
+
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_a_list_in_utf16_is_told_so(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "x.lst"
@@ -204,6 +219,9 @@ MALFORMED = [
     (b"a.jpg", f"1 field, {FIELDS}"),
     (b"0\ta.jpg", f"2 fields, {FIELDS}"),
     (b"\t", f"2 fields, {FIELDS}"),
+    (b"0,1,a.jpg", f"1 field, {FIELDS.replace('spaces', 'commas')}"),
+    (b"0;1;a.jpg", f"1 field, {FIELDS.replace('spaces', 'semicolons')}"),
+    (b"0 1 a,b.jpg", f"1 field, {FIELDS}"),
     (b"x\t0\ta.jpg", f"id 'x', {ID}"),
     (b"\t0\ta.jpg", f"id '', {ID}"),
     (b"-1\t0\ta.jpg", f"id '-1', {ID}"),
@@ -440,3 +458,25 @@ def test_a_value_is_stored_as(value: float, stored: float) -> None:
 
 def test_nan_is_stored_as_nan() -> None:
     assert math.isnan(as_float32(math.nan))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (3.0, "3"),
+        (0.5, "0.5"),
+        (0.1, "0.1"),
+        (-0.7, "-0.7"),
+        (1 / 3, "0.33333334"),
+        (16777216.0, "16777216"),
+        (LARGEST, "3.4028235e+38"),
+        (math.inf, "inf"),
+    ],
+)
+def test_a_stored_label_is_shown_as_the_shortest_text(value: float, text: str) -> None:
+    assert format_float32(as_float32(value)) == text
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_stored_label_reads_back_from_its_text(label: float) -> None:
+    assert as_float32(float(format_float32(label))) == label

@@ -188,7 +188,7 @@ def test_a_prefix_that_cannot_be_written_says_why(tmp_path: Path) -> None:
         f"there is no folder '{tmp_path}/file'; make it"
     )
     assert open_error(f"{tmp_path}/set") == (
-        f"{tmp_path}/.set.im2rec: cannot write: not a directory"
+        f"{tmp_path}/.set.im2rec: cannot write: not a folder; remove it"
     )
     assert open_error(f"{tmp_path}/{'s' * 250}").endswith("cannot write: file name too long")
     assert open_error(f"{tmp_path}/caf\udce9").endswith(
