@@ -26,10 +26,8 @@ Data walks through once:
     .rec .idx  -framing, image_record-> records -inspection-> Summary, -verify-> Problems -> cli
 """
 
-from typing import Any
 
-
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 

@@ -258,9 +258,7 @@ def _check_size(width: int, height: int, options: ImageOptions, what: str) -> No
 
 def _refused(error: cv2.error, what: str, pixels: int) -> ImageError:
     """OpenCV's error as a reason. Raises MemoryError where it is the machine that failed."""
-    import cv2
-
-    if error.code == cv2.Error.StsNoMem:
+    if "(-4:Insufficient memory)" in str(error):  # its `code` may be that of an earlier error
         raise MemoryError from error
     check_memory(pixels)
     return ImageError(f"{what}: OpenCV: {_short(str(error))}")

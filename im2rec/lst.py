@@ -11,6 +11,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import math
+import operator
 import os
 import struct
 from array import array
@@ -114,15 +115,15 @@ class ImageList:
 def _duplicates(ids: array[int]) -> tuple[int, list[tuple[int, int]]]:
     """How many rows repeat an earlier row's id, and the first of them: (row that repeats, row that
     has the id first)."""
-    import numpy as np
-
-    values = np.frombuffer(ids, dtype=np.uint64) if ids else np.empty(0, np.uint64)
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    again = np.sort(order[1:][ordered[1:] == ordered[:-1]])
-    named = again[:MAX_FAULTS]
-    first = order[np.searchsorted(ordered, values[named])]
-    return len(again), list(zip(named.tolist(), first.tolist(), strict=True))
+    if all(map(operator.lt, ids, ids[1:])) or len(set(ids)) == len(ids):
+        return 0, []  # rising, or each once; NumPy would start threads, and they forbid to fork
+    first: dict[int, int] = {}
+    again = [
+        (row, first[number])
+        for row, number in enumerate(ids)
+        if first.setdefault(number, row) != row
+    ]
+    return len(again), again[:MAX_FAULTS]
 
 
 def read_list(path: str) -> ImageList:

@@ -313,14 +313,12 @@ def check_root(root: str) -> None:
 def check_apart(lists: list[str]) -> None:
     """Raises InputError where one image stands in two of the lists, as when one of them is left
     from an earlier split: what is tested on must not be trained on."""
-    import numpy as np
-
-    hashes = [
-        np.unique(np.fromiter((hash(entry.path) for entry in read_list(path)), np.int64))
-        for path in lists
-    ]
-    values, counts = np.unique(np.concatenate(hashes), return_counts=True)
-    suspects = set(values[counts > 1].tolist())
+    seen: set[int] = set()
+    suspects: set[int] = set()
+    for path in lists:
+        hashes = {hash(entry.path) for entry in read_list(path)}
+        suspects |= seen & hashes
+        seen |= hashes
     if not suspects:
         return
     where: dict[str, str] = {}

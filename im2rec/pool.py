@@ -75,10 +75,21 @@ def _cgroup_quota(membership: Path, mount: Path) -> float | None:
 
 
 def default_start_method() -> str:
-    """fork where it is safe (Linux, one thread), for it starts fastest; else the platform's own."""
+    """fork where it is safe, for it starts fastest; else the one that is safe on this platform."""
     if sys.platform == "linux":
-        return "fork" if threading.active_count() == 1 else "forkserver"
+        return "fork" if _threads() == 1 else "forkserver"
     return "spawn"
+
+
+def _threads() -> int:
+    """The threads of this process, those of OpenCV or OpenBLAS included where the system tells.
+
+    A forked process has none of them, and waits for ever for what they would have done.
+    """
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
 
 
 class Pool(Generic[Spec, Result]):
@@ -104,6 +115,10 @@ class Pool(Generic[Spec, Result]):
         method = start_method or default_start_method()
         if method not in multiprocessing.get_all_start_methods():
             raise OptionError(f"start method {method!r} does not exist on this platform")
+        if method == "fork" and _threads() > 1:
+            raise OptionError(
+                "start method 'fork' would hang: this process has threads; use forkserver or spawn"
+            )
         self._function = function
         if sys.platform == "win32":
             workers = min(workers, MAX_WORKERS_WINDOWS)

@@ -8,8 +8,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy is loaded: a process that has threads
+
+import cv2
 import pytest
 from hypothesis import settings
+
+cv2.setNumThreads(1)  # must not be forked, and forking is what most tests of workers do
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = DATA / "golden"  # written by the real MXNet; golden/README.md has the options of each

@@ -601,6 +601,33 @@ def test_the_bytes_depend_on_nothing_but_files_list_and_options(
     assert len(written[0]) > 6
 
 
+def test_a_process_with_threads_is_not_forked(tmp_path: Path) -> None:
+    """OpenCV, once it has threads, waits for them for ever in a forked process."""
+    listed(tmp_path, CLEAN)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import cv2, numpy\n"
+        "from im2rec.errors import OptionError\n"
+        "from im2rec.pack import PackOptions, pack_list\n"
+        "if __name__ == '__main__':\n"
+        "    cv2.setNumThreads(4)\n"
+        "    cv2.resize(numpy.zeros((3000, 3000, 3), 'u1'), (2000, 2000))\n"
+        f"    print(pack_list('set.lst', {str(CLEAN)!r}, PackOptions(workers=2)).packed)\n"
+        "    try:\n"
+        f"        pack_list('set.lst', {str(CLEAN)!r}, PackOptions(start_method='fork'))\n"
+        "    except OptionError as error:\n"
+        "        print(error)\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=60
+    )
+    assert done.stdout.splitlines() == [
+        "24",
+        "start method 'fork' would hang: this process has threads; use forkserver or spawn",
+    ], done.stderr
+
+
 def test_pack_shard_is_a_function_of_its_spec(tmp_path: Path) -> None:
     import pickle
 

@@ -1,6 +1,8 @@
 """Worker processes: order, what is in flight, and that no death goes unnoticed or leaves anything.
 
 What the workers run stands in this module, for a process that is not forked imports it by name.
+The pools themselves stand in a process of their own, for that of the tests may have threads, which
+forbid to fork.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -101,18 +104,38 @@ def signals_of_worker(_: int) -> tuple[object, ...]:
     return not mask & set(held), *map(signal.getsignal, held)
 
 
-# --- helpers ----------------------------------------------------------------------------------
+def forty() -> Iterable[int]:
+    return range(40)
 
 
-def run(
+def nothing() -> Iterable[int]:
+    return ()
+
+
+def twenty_then_an_error() -> Iterator[int]:
+    yield from range(20)
+    raise InputError("a.lst", "is cut")
+
+
+def three_then_ctrl_c() -> Iterator[int]:
+    yield from range(3)
+    raise KeyboardInterrupt
+
+
+# --- where pools run --------------------------------------------------------------------------
+
+Results = list[tuple[int, object]]
+Run = Callable[..., Results]
+
+
+def run_pool(
     function: Callable[[int], object],
-    folder: Path,
-    *,
+    folder: str,
     method: str | None = None,
     workers: int = 2,
     setup: Callable[[], None] = no_setup,
-    specs: Iterator[int] | range = range(40),
-) -> list[tuple[int, object]]:
+    specs: Callable[[], Iterable[int]] = forty,
+) -> Results:
     """All the results; asserts that nothing is left afterwards, however it ended."""
     try:
         with pool.Pool(
@@ -121,12 +144,48 @@ def run(
             workers=workers,
             start_method=method,
             name=lambda number: f"number {number}",
-            folder=str(folder),
+            folder=folder,
         ) as workers_pool:
-            return list(workers_pool.results(specs))
+            return list(workers_pool.results(specs()))
     finally:
         assert multiprocessing.active_children() == []
-        assert list(folder.iterdir()) == []
+        assert os.listdir(folder) == []
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[ProcessPoolExecutor]:
+    """A process with one thread."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+@pytest.fixture
+def run(process: ProcessPoolExecutor, tmp_path: Path) -> Run:
+    """Runs `run_pool` in that process."""
+
+    def run(function: Callable[[int], object], *arguments: object, **more: object) -> Results:
+        job = process.submit(run_pool, function, str(tmp_path), *arguments, **more)  # type: ignore[arg-type]
+        return job.result()
+
+    return run
+
+
+def command(function: Callable[..., None], *arguments: object) -> list[str]:
+    """The command line of a process that runs one of this module's functions."""
+    code = f"import sys, test_pool; test_pool.{function.__name__}(*sys.argv[1:])"
+    return [sys.executable, "-c", code, *map(str, arguments)]
+
+
+def output_of(function: Callable[..., None], *arguments: object) -> str:
+    """What such a process prints, errors included."""
+    return subprocess.run(
+        command(function, *arguments),
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=True,
+    ).stdout
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -141,17 +200,16 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 @every_start_method
 @pytest.mark.parametrize("workers", [1, 3])
-def test_results_come_with_their_specs_in_order(method: str, workers: int, tmp_path: Path) -> None:
-    expected = [(number, number * number) for number in range(40)]
-    assert run(square, tmp_path, method=method, workers=workers) == expected
+def test_results_come_with_their_specs_in_order(method: str, workers: int, run: Run) -> None:
+    assert run(square, method, workers) == [(number, number * number) for number in range(40)]
 
 
-def test_no_specs_no_results(tmp_path: Path) -> None:
-    assert run(square, tmp_path, specs=range(0)) == []
+def test_no_specs_no_results(run: Run) -> None:
+    assert run(square, specs=nothing) == []
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_specs_are_drawn_no_further_than_the_bound(workers: int, tmp_path: Path) -> None:
+def drawn_ahead(workers: int, folder: str) -> list[int]:
+    """How many more specs had been drawn than results consumed, at each of 50 results."""
     drawn: list[int] = []
 
     def specs() -> Iterator[int]:
@@ -159,19 +217,24 @@ def test_specs_are_drawn_no_further_than_the_bound(workers: int, tmp_path: Path)
             drawn.append(number)
             yield number
 
-    ahead = []
-    with pool.Pool(square, setup=no_setup, workers=workers, folder=str(tmp_path)) as workers_pool:
-        for consumed, _ in enumerate(workers_pool.results(specs())):
-            ahead.append(len(drawn) - consumed)
+    with pool.Pool(square, setup=no_setup, workers=workers, folder=folder) as workers_pool:
+        results = workers_pool.results(specs())
+        return [len(drawn) - consumed for consumed, _ in enumerate(results)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_specs_are_drawn_no_further_than_the_bound(
+    workers: int, process: ProcessPoolExecutor, tmp_path: Path
+) -> None:
+    ahead = process.submit(drawn_ahead, workers, str(tmp_path)).result()
     bound = workers * pool.IN_FLIGHT
     assert ahead == [bound] * (50 - bound) + list(range(bound, 0, -1))
 
 
-def test_a_worker_ignores_the_terminal_s_signals_and_ends_by_sigterm(tmp_path: Path) -> None:
+@every_start_method
+def test_a_worker_ignores_the_terminal_s_signals_and_ends_by_sigterm(method: str, run: Run) -> None:
     ready = (True, signal.SIG_IGN, signal.SIG_DFL, signal.SIG_IGN)
-    for method in pool.START_METHODS:
-        results = run(signals_of_worker, tmp_path, method=method, specs=range(4))
-        assert results == [(number, ready) for number in range(4)]
+    assert {result for _, result in run(signals_of_worker, method)} == {ready}
 
 
 def test_a_note_outside_a_worker_does_nothing() -> None:
@@ -183,37 +246,28 @@ def test_a_note_outside_a_worker_does_nothing() -> None:
 
 
 @every_start_method
-def test_what_the_function_raises_is_raised(method: str, tmp_path: Path) -> None:
+def test_what_the_function_raises_is_raised(method: str, run: Run) -> None:
     with pytest.raises(ImageError) as refused:
-        run(refuse, tmp_path, method=method)
+        run(refuse, method)
     assert str(refused.value) == "truncated"
     with pytest.raises(WorkerError) as died:
-        run(run_out_of_memory, tmp_path, method=method)
+        run(run_out_of_memory, method)
     assert str(died.value) == "a worker ran out of memory; in hand: 0.jpg"
 
 
-def test_what_the_specs_raise_is_raised(tmp_path: Path) -> None:
-    def specs() -> Iterator[int]:
-        yield from range(20)
-        raise InputError("a.lst", "is cut")
-
+def test_what_the_specs_raise_is_raised(run: Run) -> None:
     with pytest.raises(InputError) as caught:
-        run(square, tmp_path, specs=specs())
+        run(square, specs=twenty_then_an_error)
     assert str(caught.value) == "a.lst: is cut"
 
 
 @every_start_method
 def test_leaving_by_an_exception_ends_workers_in_the_middle_of_their_work(
-    method: str, tmp_path: Path
+    method: str, run: Run
 ) -> None:
     """Even those that have hardly been started."""
-
-    def specs() -> Iterator[int]:
-        yield from range(3)
-        raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run(sleep_forever, tmp_path, method=method, specs=specs())
+        run(sleep_forever, method, specs=three_then_ctrl_c)
 
 
 # --- workers that die -------------------------------------------------------------------------
@@ -222,43 +276,45 @@ def test_leaving_by_an_exception_ends_workers_in_the_middle_of_their_work(
 @every_start_method
 @pytest.mark.parametrize("function", [die_by_signal, die_by_exit])
 def test_a_dead_worker_is_an_error_that_names_what_it_had(
-    method: str, function: Callable[[int], int], tmp_path: Path
+    method: str, function: Callable[[int], int], run: Run
 ) -> None:
     with pytest.raises(WorkerError) as caught:
-        run(function, tmp_path, method=method, workers=1)
+        run(function, method, workers=1)
     assert str(caught.value) == f"{DIED}; in hand: number {KILLED_AT}"
     assert caught.value.in_hand == (f"number {KILLED_AT}",)
 
 
-def test_a_worker_that_dies_between_two_specs_has_nothing_in_hand(tmp_path: Path) -> None:
+def test_a_worker_that_dies_between_two_specs_has_nothing_in_hand(run: Run) -> None:
     with pytest.raises(WorkerError) as caught:
-        run(die_in_hand_of_nothing, tmp_path, workers=1)
+        run(die_in_hand_of_nothing, workers=1)
     assert str(caught.value) == DIED
 
 
 @every_start_method
-def test_the_error_names_what_all_workers_had(method: str, tmp_path: Path) -> None:
+def test_the_error_names_what_all_workers_had(method: str, run: Run) -> None:
     with pytest.raises(WorkerError) as caught:
-        run(one_dies_while_others_work, tmp_path, method=method, workers=2, specs=range(9))
+        run(one_dies_while_others_work, method)
     assert str(caught.value) == f"{DIED}; in hand: number 0, number 1"
 
 
+def fail_in_setup(folder: str, method: str) -> None:
+    try:
+        run_pool(square, folder, method, setup=setup_raises)
+    except WorkerError as error:
+        print(error)
+
+
 @every_start_method
-def test_a_setup_that_raises_is_told(
-    method: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(WorkerError) as caught:
-        run(square, tmp_path, method=method, setup=setup_raises)
-    assert str(caught.value) == (
-        "a worker process cannot start: ImportError: libGL.so.1: no such file see the manual"
+def test_a_setup_that_raises_is_told_and_nothing_else(method: str, tmp_path: Path) -> None:
+    assert output_of(fail_in_setup, tmp_path, method) == (
+        "a worker process cannot start: ImportError: libGL.so.1: no such file see the manual\n"
     )
-    assert capfd.readouterr().err == ""
 
 
 @every_start_method
-def test_a_setup_that_dies_is_told(method: str, tmp_path: Path) -> None:
+def test_a_setup_that_dies_is_told(method: str, run: Run) -> None:
     with pytest.raises(WorkerError) as caught:
-        run(square, tmp_path, method=method, setup=setup_exits)
+        run(square, method, setup=setup_exits)
     assert str(caught.value) == DIED
 
 
@@ -285,7 +341,7 @@ def few_open_files(folder: str, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_too_few_open_files_are_an_error_that_leaves_no_worker(method: str, tmp_path: Path) -> None:
-    *failures, last = in_other_process(few_open_files, tmp_path, method).splitlines()
+    *failures, last = output_of(few_open_files, tmp_path, method).splitlines()
     assert set(failures) == {
         "cannot start worker processes: Too many open files; "
         "raise the limit of open files (ulimit -n) or use fewer workers"
@@ -296,36 +352,19 @@ def test_too_few_open_files_are_an_error_that_leaves_no_worker(method: str, tmp_
 # --- parents that die -------------------------------------------------------------------------
 
 
-def command(function: Callable[..., None], *arguments: object) -> list[str]:
-    """The command line of a process that runs one of this module's functions."""
-    code = f"import sys, test_pool; test_pool.{function.__name__}(*sys.argv[1:])"
-    return [sys.executable, "-c", code, *map(str, arguments)]
-
-
-def in_other_process(function: Callable[..., None], *arguments: object) -> str:
-    return subprocess.run(
-        command(function, *arguments),
-        cwd=Path(__file__).parent,
-        stdout=subprocess.PIPE,
-        encoding="utf-8",
-        check=True,
-    ).stdout
-
-
 def work_forever(folder: str, method: str) -> None:
     """A parent of two workers; says so when both are at work."""
     with pool.Pool(
         sleep_forever, setup=no_setup, workers=2, start_method=method, folder=folder
     ) as workers_pool:
-        waiting = threading.Thread(
-            target=lambda: (
-                wait_for(lambda: workers_pool.in_hand() == [0, 1]),
-                print("working", flush=True),
-            ),
-            daemon=True,
-        )
-        waiting.start()
-        list(workers_pool.results(range(100)))
+
+        def specs() -> Iterator[int]:
+            yield from (0, 1)
+            wait_for(lambda: workers_pool.in_hand() == [0, 1])
+            print("working", flush=True)
+            yield from range(2, 100)
+
+        list(workers_pool.results(specs()))
 
 
 @pytest.fixture
@@ -394,22 +433,34 @@ def test_ctrl_c_ends_all(parent: subprocess.Popen[str], whole_group: bool, tmp_p
 # --- start methods and CPUs -------------------------------------------------------------------
 
 
-def test_an_unknown_start_method_is_an_option_error(tmp_path: Path) -> None:
+def test_an_unknown_start_method_is_an_option_error(run: Run) -> None:
     with pytest.raises(OptionError) as caught:
-        run(square, tmp_path, method="thread")
+        run(square, "thread")
     assert str(caught.value) == "start method 'thread' does not exist on this platform"
 
 
-def test_fork_is_the_default_while_there_is_one_thread() -> None:
-    assert pool.default_start_method() == "fork"
+def start_beside_a_thread(folder: str) -> None:
+    print(pool.default_start_method())
     release = threading.Event()
     thread = threading.Thread(target=release.wait)
     thread.start()
+    print(pool.default_start_method())
     try:
-        assert pool.default_start_method() == "forkserver"
-    finally:
-        release.set()
-        thread.join()
+        run_pool(square, folder, "fork")
+    except OptionError as error:
+        print(error)
+    print(len(run_pool(square, folder)))
+    release.set()
+    thread.join()
+
+
+def test_only_a_process_with_one_thread_is_forked(tmp_path: Path) -> None:
+    assert output_of(start_beside_a_thread, tmp_path).splitlines() == [
+        "fork",
+        "forkserver",
+        "start method 'fork' would hang: this process has threads; use forkserver or spawn",
+        "40",
+    ]
 
 
 def test_no_more_cpus_than_the_affinity_allows() -> None:
