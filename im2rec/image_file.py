@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _OTHER_KINDS = ("BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000")  # Pillow's names for them
+# How those begin, as Pillow's readers have it: what does not need not be shown to them.
+_OTHER_SIGNATURES = re.compile(
+    rb"BM|GIF8[79]a|RIFF.{4}WEBP|MM(?:\0[*+]|\*\0)|II(?:[*+]\0|\0\*)|P[0-6fy]"
+    rb"|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n",
+    re.DOTALL,
+)
 OPENCV_MAX_PIXELS = 2**30  # OpenCV's own bound, CV_IO_MAX_IMAGE_PIXELS
 MEMORY_PER_PIXEL = 16  # bytes; more than any codec takes, progressive CMYK and animations included
 
@@ -58,8 +64,10 @@ def identify(data: bytes) -> ImageFacts:
             facts = _identify_jpeg(data)
         elif data.startswith(PNG_SIGNATURE):
             facts = _identify_png(data)
-        else:
+        elif _OTHER_SIGNATURES.match(data):
             facts = _identify_other(data)
+        else:
+            raise _unknown(data)
     except (IndexError, ValueError, struct.error) as error:
         raise ImageError("truncated: the file ends inside its header") from error
     if facts.width < 1 or facts.height < 1:
@@ -208,15 +216,17 @@ def _identify_other(data: bytes) -> ImageFacts:
             kind = (image.format or "").lower()
             return ImageFacts(kind, width, height, 1, image.mode == "CMYK", depth)
     except UnidentifiedImageError:
-        raise ImageError(
-            f"not an image of a known kind: the file begins with {data[:16]!r}"
-        ) from None
+        raise _unknown(data) from None
     except Image.DecompressionBombError as error:
         raise ImageError(f"too large: {error}") from error
     except MemoryError:
         raise
     except Exception as error:  # Pillow's readers raise many kinds for a broken header
         raise ImageError(f"damaged: {_first_line(error)}") from error
+
+
+def _unknown(data: bytes) -> ImageError:
+    return ImageError(f"not an image of a known kind: the file begins with {data[:16]!r}")
 
 
 def _check_other(data: bytes, facts: ImageFacts) -> None:
