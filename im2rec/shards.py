@@ -167,7 +167,8 @@ class Output:
         names, stale: file names in PREFIX's folder. Signals wait until it is done, so that an
         interrupted run has either published everything or nothing.
         """
-        for name in {*names, *stale}:  # found only at its turn, a folder would stop it half done
+        stale = set(stale) - set(names)
+        for name in (*names, *stale):  # found only at its turn, a folder would stop it half done
             final = os.path.join(self.folder, name)
             if os.path.isdir(final):
                 raise OutputError(final, "there is a folder of this name", "move it away")
@@ -177,7 +178,7 @@ class Output:
                     _flush(self.path(name), os.O_RDWR)
         with signals_held():
             self._rename_all(names)
-            for name in set(stale) - set(names):
+            for name in stale:
                 old = os.path.join(self.folder, name)
                 with writing(old), suppress(FileNotFoundError):
                     os.unlink(old)

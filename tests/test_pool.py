@@ -24,7 +24,7 @@ import pytest
 from im2rec import pool
 from im2rec.errors import ImageError, InputError, OptionError, WorkerError
 
-FOREVER = 1000  # seconds; a test that waits for it ends by its time limit
+FOREVER = 1000  # seconds; a test that waits for it fails
 DIED = "a worker process died (killed, out of memory, or a crashing decoder)"
 KILLED_AT = 13  # the number at which a worker ends
 
@@ -157,6 +157,8 @@ def process() -> Iterator[ProcessPoolExecutor]:
     """A process with one thread."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         yield executor
+        for child in multiprocessing.active_children():  # should a pool in it hang
+            child.kill()
 
 
 @pytest.fixture
@@ -165,7 +167,7 @@ def run(process: ProcessPoolExecutor, tmp_path: Path) -> Run:
 
     def run(function: Callable[[int], object], *arguments: object, **more: object) -> Results:
         job = process.submit(run_pool, function, str(tmp_path), *arguments, **more)  # type: ignore[arg-type]
-        return job.result()
+        return job.result(timeout=100)
 
     return run
 
@@ -489,7 +491,7 @@ V1_FILES = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
         ("0::/a/b\n", {"a/c": "100000 100000"}, None),
         ("0::/a/b\n", {"a/b": "100000 0"}, None),
         ("0::/a/b\n", {"a/b": ""}, None),
-        ("0::/a/b\n", {"../outside": "100000 100000"}, None),
+        ("0::/a/b\n", {"..": "100000 100000"}, None),  # above the mount
         (V1, {"cpu/a/b": "150000 100000"}, 1.5),
         (V1, {"cpu/a/b": "-1 100000"}, None),
         (V1, {"cpu/a/b": "-1 100000", "cpu/a": "250000 100000"}, 2.5),
