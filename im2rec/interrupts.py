@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 HELD = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -21,22 +21,21 @@ def signals_held() -> Iterator[None]:
     Python's back), and its handler then runs in the main thread all the same.
     """
     came: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():  # where alone handlers run
-        handlers = {number: signal.getsignal(number) for number in HELD}
-    mask = None
-    if hasattr(signal, "pthread_sigmask"):  # not on Windows
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
     try:
-        for number, handler in handlers.items():
-            if handler not in (signal.SIG_IGN, None):
-                signal.signal(number, lambda number, _: came.append(number))
-        yield
+        # The handlers are replaced before and restored after the signals are blocked, for at both
+        # moments those that wait are handled, and an exception would leave them blocked for ever.
+        with ExitStack() as restore:
+            if threading.current_thread() is threading.main_thread():  # where alone handlers run
+                for number in HELD:
+                    handler = signal.getsignal(number)
+                    if handler not in (signal.SIG_IGN, None):
+                        restore.callback(signal.signal, number, handler)
+                        signal.signal(number, lambda number, _: came.append(number))
+            if hasattr(signal, "pthread_sigmask"):  # not on Windows
+                old = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+                restore.callback(signal.pthread_sigmask, signal.SIG_SETMASK, old)
+                signal.pthread_sigmask(signal.SIG_BLOCK, HELD)
+            yield
     finally:
-        for number, handler in handlers.items():
-            if handler not in (signal.SIG_IGN, None):
-                signal.signal(number, handler)
-        if mask is not None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number in came[:1]:
             signal.raise_signal(number)

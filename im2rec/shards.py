@@ -16,6 +16,7 @@ import shutil
 import stat
 import struct
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class Output:
         self.folder, self.stem = os.path.split(prefix)
         self.fsync = fsync
         self.work = os.path.join(self.folder, f".{self.stem}.im2rec")
-        self._lock = -1
+        self._leave: weakref.finalize[[str, int, int], Output] | None = None
 
     def __enter__(self) -> Output:
         if not self.stem:
@@ -122,35 +123,21 @@ class Output:
             if not os.path.isdir(self.folder or "."):
                 raise OutputError(self.prefix, f"there is no folder {self.folder!r}", "make it")
             try:
-                with signals_held():  # one that comes meanwhile ends the run here, below
-                    self._lock = _lock(self.work, self.prefix)
-                    self._clear()
+                with signals_held():
+                    lock = _lock(self.work, self.prefix)
+                    # At the latest, it runs when nothing refers to this object any more: a signal
+                    # that comes as the context is left keeps __exit__ from its work.
+                    self._leave = weakref.finalize(self, _leave, self.work, lock, os.getpid())
+                    _clear(self.work)
             except BaseException:
-                if self._lock != -1:
-                    self.__exit__()
+                self.__exit__()
                 raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        with signals_held():
-            with suppress(OSError):  # what stays is cleared by the next run
-                self._clear()
-                if sys.platform == "win32":  # an open file cannot be removed there
-                    os.close(self._lock)
-                # The lock goes last: from then on the folder may be another run's.
-                os.unlink(self.path(_LOCK_NAME))
-                os.rmdir(self.work)
-            if sys.platform != "win32":
-                os.close(self._lock)
-
-    def _clear(self) -> None:
-        """Removes all but the lock: what was not published, or what a killed run left."""
-        for name in os.listdir(self.work):
-            path = os.path.join(self.work, name)
-            if os.path.isdir(path):
-                shutil.rmtree(path)
-            elif name != _LOCK_NAME:
-                os.unlink(path)
+        if self._leave:
+            with signals_held():
+                self._leave()
 
     def path(self, name: str) -> str:
         """Where a file lies until it is published."""
@@ -250,6 +237,31 @@ def _lock_file(fd: int) -> None:
         import fcntl
 
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _clear(work: str) -> None:
+    """Removes all but the lock: what was not published, or what a killed run left."""
+    for name in os.listdir(work):
+        path = os.path.join(work, name)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        elif name != _LOCK_NAME:
+            os.unlink(path)
+
+
+def _leave(work: str, lock: int, owner: int) -> None:
+    """Removes the work folder and gives up the lock; in a forked copy of the owner, nothing."""
+    if os.getpid() != owner:
+        return
+    with suppress(OSError):  # what stays is cleared by the next run
+        _clear(work)
+        if sys.platform == "win32":  # an open file cannot be removed there
+            os.close(lock)
+        # The lock goes last: from then on the folder may be another run's.
+        os.unlink(os.path.join(work, _LOCK_NAME))
+        os.rmdir(work)
+    if sys.platform != "win32":
+        os.close(lock)
 
 
 def _flush(path: str, flags: int) -> None:

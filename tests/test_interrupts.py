@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -83,6 +85,39 @@ def test_a_signal_that_another_thread_takes_waits_too(
     assert (done, ending) == ([[]] * 10_000, [number])
 
 
+INTERRUPTER = """
+import os, signal, sys, time
+for line in sys.stdin:
+    time.sleep(float(line))
+    os.kill(os.getppid(), signal.SIGINT)
+"""
+
+
+def hold_until_interrupted() -> None:
+    """In a process of its own, which another one interrupts ever a little later."""
+
+    def hold(interrupter: IO[bytes], delay: float) -> None:
+        interrupter.write(b"%f\n" % delay)
+        interrupter.flush()
+        while True:
+            with signals_held():
+                pass
+
+    before = state()
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTER], stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        for step in range(500):
+            with pytest.raises(KeyboardInterrupt):
+                hold(process.stdin, step / 1_000_000)
+            assert state() == before
+
+
+def test_all_is_as_before_whenever_a_signal_comes() -> None:
+    code = "import test_interrupts; test_interrupts.hold_until_interrupted()"
+    folder = Path(__file__).parent
+    subprocess.run([sys.executable, "-c", code], cwd=folder, timeout=60, check=True)
+
+
 def test_all_is_as_before_after_an_exception(ending: list[int]) -> None:
     before = state()
     with pytest.raises(KeyError), signals_held():
@@ -118,7 +153,7 @@ def test_another_thread_holds_what_it_can() -> None:
 
 
 def test_a_process_started_meanwhile_begins_with_the_signals_blocked() -> None:
-    code = "import signal; print(*sorted(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+    code = "import signal; print(*map(int, signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
     with signals_held():
         said = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True)
     assert set(map(int, said.stdout.split())) >= set(HELD)

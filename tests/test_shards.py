@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 import resource
-import signal
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from conftest import CLEAN, GOLDEN
@@ -143,31 +143,52 @@ def test_where_one_file_cannot_be_published_none_is(
         assert (tmp_path / name).read_text(encoding="utf-8") == name
 
 
-def publish_many(prefix: str) -> None:
-    """In a process of its own: publishes many files, and says when it begins."""
-    with Output(prefix, fsync=False) as output:
-        for number in range(1000):
-            output.write(f"set{number}", b"new")
-        print("now", flush=True)
-        output.publish([f"set{number}" for number in range(1000)])
+INTERRUPTER = """
+import os, signal, sys, time
+for line in sys.stdin:
+    time.sleep(float(line))
+    os.kill(os.getppid(), signal.SIGINT)
+"""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_run_before_or_after_it_publishes(
-    number: signal.Signals, prefix: str, tmp_path: Path
-) -> None:
-    code = "import sys, test_shards; test_shards.publish_many(sys.argv[1])"
-    with subprocess.Popen(
+def publish_and_be_interrupted(prefix: str) -> None:
+    """In a process of its own, which another one interrupts ever a little later: publishes 100
+    files, and says how many are there then."""
+    files = [f"set{number}" for number in range(100)]
+
+    def run(interrupter: IO[bytes], delay: float) -> None:
+        with Output(prefix, fsync=False) as output:
+            for name in files:
+                output.write(name, b"new")
+            interrupter.write(b"%f\n" % delay)
+            interrupter.flush()
+            output.publish(files)
+        while True:
+            time.sleep(0.1)
+
+    with subprocess.Popen([sys.executable, "-c", INTERRUPTER], stdin=subprocess.PIPE) as process:
+        assert process.stdin
+        for step in range(50):
+            with pytest.raises(KeyboardInterrupt):
+                run(process.stdin, step / 10_000)
+            there = list(Path(prefix).parent.glob("set*"))
+            print(len(there))
+            for path in there:
+                path.unlink()
+
+
+def test_a_signal_ends_the_run_before_or_after_it_publishes(prefix: str) -> None:
+    code = "import sys, test_shards; test_shards.publish_and_be_interrupted(sys.argv[1])"
+    said = subprocess.run(
         [sys.executable, "-c", code, prefix],
         cwd=Path(__file__).parent,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        assert process.stdout
-        assert process.stdout.readline() == b"now\n"
-        process.send_signal(number)
-    assert process.returncode == -number
-    assert len(list(tmp_path.glob("set*"))) in (0, 1000)
+        timeout=100,
+        check=True,
+    )
+    counts = said.stdout.split()
+    assert len(counts) == 50
+    assert set(counts) <= {b"0", b"100"}
 
 
 def open_error(prefix: str) -> str:
@@ -456,51 +477,57 @@ def test_a_part_that_is_shorter_than_its_records_is_an_error(prefix: str, tmp_pa
     assert names(tmp_path) == []
 
 
-def fill_up(prefix: str, limit: str) -> None:
-    """In a process of its own, whose files cannot grow beyond a limit: packs, and says what came
-    of it."""
+def fill_up(prefix: str, limit: str, records: str, size: str) -> None:
+    """In a process of its own, whose files cannot grow beyond a limit: packs records of one size,
+    ten in a part, and says what came of it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
-    parts = [part_of(first, *[2000] * 3) for first in range(0, 60, 3)]
+    firsts = range(10**18, 10**18 + int(records), 10)
+    parts = [part_of(first, *[int(size)] * 10) for first in firsts]
     try:
-        facts = pack(prefix, [(part, None) for part in parts], 30_000)
-        print(len(facts))
+        print(len(pack(prefix, [(part, None) for part in parts], 30_000)))
     except OutputError as error:
         print(error)
 
 
+def filled_up(prefix: str, *arguments: int) -> str:
+    """What it says, of files left open, too."""
+    code = "import sys, test_shards; test_shards.fill_up(*sys.argv[1:])"
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code, prefix]
+    said = subprocess.run(
+        [*command, *map(str, arguments)],
+        cwd=Path(__file__).parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        check=True,
+    )
+    return said.stdout
+
+
 @pytest.mark.parametrize(
-    ("limit", "found"),
+    ("limit", "records", "size"),
     [
-        (100, "/.set.im2rec/part0"),
-        (6000, ""),  # the parts fit, the first shard does not
-        (29_000, ""),
+        (8000, 60, 800),  # the first part fits, the shard does not
+        (24_000, 60, 800),
+        (29_999, 60, 1000),  # a shard closes at 30,000
+        (5000, 150, 40),  # all is still in the buffer when it is to close
+        (9000, 600, 8),  # the index is larger than the records
     ],
 )
 def test_a_disk_that_is_full_leaves_the_older_set_untouched(
-    limit: int, found: str, prefix: str, tmp_path: Path
+    limit: int, records: int, size: int, prefix: str, tmp_path: Path
 ) -> None:
     put(tmp_path, "set.rec", "set.idx")
-    code = "import sys, test_shards; test_shards.fill_up(*sys.argv[1:])"
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", code, prefix, str(limit)]
-    said = subprocess.run(
-        command, cwd=Path(__file__).parent, capture_output=True, encoding="utf-8", check=False
-    )
-    if found:  # a worker's part: this test's own writing
-        assert "File too large" in said.stderr
-    else:
-        assert said.stdout == f"{prefix}: cannot write: file too large\n"
-        assert said.stderr == ""
-        assert said.returncode == 0
+    expected = f"{prefix}: cannot write: file too large\n"
+    assert filled_up(prefix, limit, records, size) == expected
     assert names(tmp_path) == ["set.idx", "set.rec"]
     assert (tmp_path / "set.rec").read_bytes() == b"set.rec"
 
 
 def test_a_disk_with_room_is_no_error(prefix: str, tmp_path: Path) -> None:
-    code = "import sys, test_shards; test_shards.fill_up(*sys.argv[1:])"
-    command = [sys.executable, "-c", code, prefix, "30000"]
-    said = subprocess.run(command, cwd=Path(__file__).parent, stdout=subprocess.PIPE, check=True)
-    assert said.stdout == b"4\n"  # 15 records each
-    assert len(names(tmp_path)) == 9
+    assert filled_up(prefix, 30_000, 60, 1000) == "2\n"
+    assert filled_up(prefix, 30_000, 600, 8) == "1\n"
+    assert len(names(tmp_path)) == 6  # the joint index was replaced by that of the one shard
 
 
 # --- finding a set ----------------------------------------------------------------------------
@@ -548,10 +575,19 @@ def test_a_prefix_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_shards_are_found_in_the_order_of_their_numbers(tmp_path: Path) -> None:
-    recs = ("set_000.rec", "set_002.rec", "set_999.rec", "set_1000.rec")
-    put(tmp_path, *recs, "set_00.rec", "set_x.rec", "set_0001.rec.old", "aset_000.rec", "set.idx")
+    recs = tuple(f"set_{number:03d}.rec" for number in (0, 2, *range(900, 1100, 7)))
+    put(
+        tmp_path,
+        *reversed(recs),
+        "set_00.rec",
+        "set_x.rec",
+        "set_0001.rec.old",
+        "aset_000.rec",
+        "set.idx",
+    )
     put(tmp_path, "set_002.idx")
-    expected = RecordSet("set", "set", recs, (None, "set_002.idx", None, None), "set.idx", None)
+    idxs = (None, "set_002.idx", *[None] * (len(recs) - 2))
+    expected = RecordSet("set", "set", recs, idxs, "set.idx", None)
     assert found(tmp_path, "set") == expected
     alone = RecordSet("set_002.rec", "set_002", ("set_002.rec",), ("set_002.idx",), None, None)
     assert found(tmp_path, "set_002.rec") == alone
