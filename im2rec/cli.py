@@ -32,7 +32,8 @@ from im2rec.errors import (
 if TYPE_CHECKING:
     from im2rec.inspection import RecordLine, Summary
     from im2rec.make_list import ListReport
-    from im2rec.pack import Failure, PackOptions, PackReport
+    from im2rec.pack import PackOptions, PackReport
+    from im2rec.part import Failure
     from im2rec.verify import Problem, VerifyReport
 
 EXIT_DONE, EXIT_PROBLEMS, EXIT_CANNOT = 0, 1, 2
@@ -85,6 +86,9 @@ def _end(number: int, _: object) -> NoReturn:
 def main() -> NoReturn:
     """Runs the program and exits; whatever a user can cause ends in one line on stderr."""
     _prepare_streams()
+    # NumPy's linear algebra, which nothing here uses, would start a thread for each CPU, and a
+    # process that has threads cannot be forked.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:

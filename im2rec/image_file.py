@@ -122,7 +122,10 @@ def _identify_jpeg(data: bytes) -> ImageFacts:
 
 
 def _check_jpeg(data: bytes, at: int) -> None:
-    """Walks from the first scan's header to the end-of-image marker."""
+    """Looks for the end-of-image marker: at the end, else by a walk from the first scan's header
+    on, for what follows the marker is of no concern."""
+    if len(data) - at > 2 and data.endswith(b"\xff\xd9"):
+        return
     while True:
         (length,) = struct.unpack_from(">H", data, at)  # the header of a scan or another segment
         at += length

@@ -39,6 +39,7 @@ INTERPOLATIONS = {
     "random": 10,
 }
 MAX_JPEG_EDGE = 65500  # pixels; libjpeg's JPEG_MAX_DIMENSION
+KEPT_MEMORY = 1 << 24  # bytes; twice as much may lie free in a worker's heap
 MAX_PIXELS = 178_956_970  # default bound; what Pillow, too, refuses as a decompression bomb
 DEFAULT_QUALITY = {".jpg": 95, ".png": 3}
 QUALITY_RANGE = {".jpg": (1, 100), ".png": (0, 9)}
@@ -309,10 +310,23 @@ def codec_log() -> CodecLog:
     return CodecLog()
 
 
-def prepare_worker() -> None:
-    """Makes a worker process ready: codecs loaded, their messages caught, one thread each."""
-    import cv2
+def load_codecs(options: ImageOptions) -> None:
+    """Loads what every picture needs, so that processes forked from this one have it."""
+    import numpy as np  # noqa: F401
 
-    cv2.setNumThreads(1)
-    cv2.ocl.setUseOpenCL(False)
+    if not options.pass_through:
+        import cv2  # noqa: F401
+
+
+def prepare_worker(options: ImageOptions) -> None:
+    """Makes a worker process ready: codecs loaded, their messages caught, one thread each."""
     codec_log().capture()
+    load_codecs(options)
+    if not options.pass_through:
+        import cv2
+
+        cv2.setNumThreads(1)
+        cv2.ocl.setUseOpenCL(False)
+    # glibc hands memory back to the system as soon as it is free, and taking it again costs a page
+    # fault for every 4 kB, until a block of this size has once been freed.
+    bytes(KEPT_MEMORY)

@@ -39,7 +39,12 @@ class ImageRecord:
 
 
 def encode(record_id: int, labels: Sequence[float], image: bytes) -> bytes:
-    """The payload for one image.
+    """The payload for one image. Raises ValueError as `encode_header` does."""
+    return encode_header(record_id, labels) + image
+
+
+def encode_header(record_id: int, labels: Sequence[float]) -> bytes:
+    """What stands in a payload before the image.
 
     One label goes into the header; two or more become the array. labels are rounded to float32.
     Raises ValueError for no label, and for an id outside 0..2**64-1 or a label beyond float32.
@@ -48,10 +53,9 @@ def encode(record_id: int, labels: Sequence[float], image: bytes) -> bytes:
         raise ValueError("an image record needs at least one label")
     try:
         if len(labels) == 1:
-            return HEADER.pack(0, labels[0], record_id, 0) + image
+            return HEADER.pack(0, labels[0], record_id, 0)
         count = len(labels)
-        array = struct.pack(f"<{count}f", *labels)
-        return b"".join((HEADER.pack(count, 0.0, record_id, 0), array, image))
+        return HEADER.pack(count, 0.0, record_id, 0) + struct.pack(f"<{count}f", *labels)
     except (struct.error, OverflowError) as error:
         raise ValueError(f"id {record_id}, labels {tuple(labels)[:8]}: {error}") from error
 

@@ -61,6 +61,12 @@ class ImageList:
         for start in self._starts[first:last]:
             yield parse_row(self._line(start)[0])
 
+    def lines(self, first: int, last: int) -> bytes:
+        """The rows first..last-1, counted from 0, as the file has them; for `parse_rows`."""
+        start = self._starts[first] if first < last else 0
+        end = self._starts[last] if last < len(self) else len(self._data)
+        return self._data[start:end] if first < last else b""
+
     def numbered(self) -> Iterator[tuple[int, Entry]]:
         """The entries, each with its line number in the file, from 1."""
         for number, _, line in self._lines():
@@ -143,6 +149,13 @@ def read_list(path: str) -> ImageList:
     if b"\0" in data[:16]:  # the heads of record files and images have it, no row has
         raise InputError(path, "a binary file, expected a list (.lst)")
     return ImageList(path, data)
+
+
+def parse_rows(lines: bytes) -> Iterator[Entry]:
+    """The entries in some lines of a list. Raises ValueError as `parse_row` does."""
+    for line in lines.split(b"\n"):
+        if line.strip():
+            yield parse_row(line.removesuffix(b"\r"))
 
 
 def parse_row(line: bytes) -> Entry:

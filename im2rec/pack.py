@@ -1,31 +1,23 @@
 """The verb pack: a list and a folder of images become a set of record files.
 
-The list is cut into parts of a few dozen rows. Workers turn each part into a file of framed records
-(`pack_shard`, a pure function of a slice of the list and the options); this process joins the parts
-in list order, so the bytes do not depend on how many workers there were.
+The list is cut into parts of a few dozen rows. Workers turn each part into framed records (a pure
+function of a slice of the list and the options); this process gives each part its place, in list
+order, so the bytes do not depend on how many workers there were.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from im2rec import framing, image_record, pool
-from im2rec.errors import (
-    ImageError,
-    InputError,
-    NothingPacked,
-    OptionError,
-    TooManyFailures,
-    WorkerError,
-)
+from im2rec import pool
+from im2rec.errors import InputError, NothingPacked, OptionError, TooManyFailures
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
     INTERPOLATIONS,
@@ -33,14 +25,16 @@ from im2rec.image_ops import (
     OPENCV_MAX_PIXELS,
     QUALITY_RANGE,
     ImageOptions,
-    convert,
+    load_codecs,
     prepare_worker,
 )
-from im2rec.lst import Entry, ImageList, read_list
+from im2rec.lst import ImageList, read_list
+from im2rec.part import Done, Failure, Job, Packer, Remark, ShardStats, is_missing
 from im2rec.shards import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
     Output,
+    Piece,
     SetWriter,
     ShardFacts,
     family_lists,
@@ -48,13 +42,12 @@ from im2rec.shards import (
     manifest_names,
     read_classes,
     write_manifest,
-    writing,
 )
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
+PARTS_AHEAD = 4  # parts per worker handed out and not yet placed; hides a slow one behind others
 PARTS_PER_WORKER = 8  # a short list is cut finer, so that no worker waits long for the last one
 MAX_NAMED = 3  # paths that an error about many names
-MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,54 +73,6 @@ class PackOptions:
     workers: int | None = None
     start_method: str | None = None
     fsync: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An image that was left out: its id, its path below ROOT, and why."""
-
-    id: int
-    path: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Remark:
-    """What a codec said of an image that was packed."""
-
-    path: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShardSpec:
-    """One slice of a list to pack. first: the number of its first row, from 0; rec: the file to
-    write its framed records to."""
-
-    entries: tuple[Entry, ...]
-    first: int
-    root: str
-    image: ImageOptions
-    pack_label: bool
-    rec: str
-
-
-@dataclass(frozen=True, slots=True)
-class ShardStats:
-    """What came of a ShardSpec.
-
-    records: (id, bytes in the file) of each record, in list order. label_widths: how many records
-    have how many labels. turned, cmyk, other: how many
-    source files have an EXIF turn, are CMYK, are neither JPEG nor PNG.
-    """
-
-    records: tuple[tuple[int, int], ...]
-    failures: tuple[Failure, ...]
-    remarks: tuple[Remark, ...]
-    label_widths: dict[int, int]
-    turned: int
-    cmyk: int
-    other: int
 
 
 @dataclass
@@ -158,114 +103,11 @@ class PackReport:
         return len(self.failures)
 
 
-def is_missing(failure: Failure) -> bool:
-    """Whether the image is not there at all, as all are when ROOT is wrong."""
-    return failure.reason == _MISSING
-
-
-_MISSING = "missing: there is no such file"
-
 Progress = Callable[[PackReport, int], None]  # the report so far, and how many rows are done
 
 
 def _no_progress(_: PackReport, __: int) -> None:
     pass
-
-
-# --- one part: runs in a worker ---------------------------------------------------------------
-
-
-def pack_shard(spec: ShardSpec) -> ShardStats:
-    """Packs a slice of a list into the file `spec.rec`: framed records, in list order.
-
-    A pure function of the spec and the image files. Images that cannot be packed become failures.
-    Raises OutputError where the file cannot be written, WorkerError where memory runs out.
-    """
-    records: list[tuple[int, int]] = []
-    failures: list[Failure] = []
-    remarks: list[Remark] = []
-    counts: Counter[str] = Counter()
-    widths: Counter[int] = Counter()
-    root = os.fsencode(spec.root)  # a list's paths are UTF-8 whatever the locale
-    with writing(spec.rec), open(spec.rec, "wb") as rec:
-        for row, entry in enumerate(spec.entries, spec.first):
-            pool.note(row)
-            try:
-                data = read_image(os.path.join(root, entry.path.encode()))
-                packed = convert(data, spec.image, entry.id)
-                labels = entry.labels if spec.pack_label else entry.labels[:1]
-                record = _framed(image_record.encode(entry.id, labels, packed.image))
-            except ImageError as error:
-                failures.append(Failure(entry.id, entry.path, str(error)))
-                continue
-            except MemoryError:
-                raise WorkerError("a worker ran out of memory", (entry.path,)) from None
-            rec.write(record)
-            records.append((entry.id, len(record)))
-            remarks += [Remark(entry.path, text) for text in packed.remarks]
-            widths[len(labels)] += 1
-            facts = packed.facts
-            counts["turned"] += facts.orientation != 1
-            counts["cmyk"] += facts.cmyk
-            counts["other"] += facts.kind not in ("jpeg", "png")
-    pool.note(None)
-    return ShardStats(
-        tuple(records),
-        tuple(failures),
-        tuple(remarks),
-        dict(widths),
-        counts["turned"],
-        counts["cmyk"],
-        counts["other"],
-    )
-
-
-def _framed(payload: bytes) -> bytes:
-    if len(payload) > framing.MAX_PAYLOAD:
-        raise ImageError(
-            f"too large: {len(payload)} bytes; a record holds at most {framing.MAX_PAYLOAD}"
-        )
-    return framing.frame(payload)
-
-
-def read_image(path: str | bytes) -> bytes:
-    """The bytes of a regular file.
-
-    Raises ImageError with the reason where it cannot be read, WorkerError where it is the machine
-    that cannot.
-    """
-    try:
-        # O_NONBLOCK: opening a FIFO must not wait for its writer
-        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", getattr(os, "O_BINARY", 0)))
-        try:
-            before = os.fstat(fd)
-            if not stat.S_ISREG(before.st_mode):
-                raise ImageError(f"not a regular file but a {_file_kind(before.st_mode)}")
-            if before.st_size > MAX_FILE:
-                raise ImageError(f"too large: a file of {before.st_size} bytes")
-            with open(fd, "rb", buffering=0, closefd=False) as file:
-                data = file.readall()
-            after = os.fstat(fd)
-        finally:
-            os.close(fd)
-    except FileNotFoundError:
-        raise ImageError(_MISSING) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise WorkerError(f"cannot read images: {reason}", (os.fsdecode(path),)) from error
-        raise ImageError(f"unreadable: {reason[0].lower()}{reason[1:]}") from error
-    if len(data) != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
-        raise ImageError("changed while it was read")
-    return data
-
-
-def _file_kind(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
-    return kinds.get(stat.S_IFMT(mode), "device")
-
-
-# --- the whole run ----------------------------------------------------------------------------
 
 
 def find_lists(prefix: str) -> list[str]:
@@ -363,10 +205,10 @@ def pack_list(
         Output(prefix, fsync=options.fsync) as output,
         SetWriter(output, options.shard_size) as writer,
     ):
-        _pack_parts(images, root, options, output, writer, report, progress)
+        digests = _pack_parts(images, root, options, output, writer, report, progress)
         if not report.packed:
             raise NothingPacked(list_path, report.rows, report.rows, root)
-        shards, names = writer.finish()
+        shards, names = writer.finish(digests)
         report.bytes = sum(shard.bytes for shard in shards)
         stem = output.stem
         if report.failures:
@@ -466,6 +308,78 @@ def _is_inside(path: str, folder: str) -> bool:
         return False
 
 
+class _Joiner:
+    """Gives the parts of a list to workers and brings what comes of them into list order.
+
+    The parts are packed in any order and held by their workers. As soon as all before it are known,
+    a part gets its place in the set, and its worker writes it there when it is next free.
+    """
+
+    def __init__(
+        self,
+        images: ImageList,
+        options: PackOptions,
+        writer: SetWriter,
+        report: PackReport,
+        workers: int,
+    ) -> None:
+        self._images, self._options = images, options
+        self._writer, self._report = writer, report
+        most = len(images) // (workers * PARTS_PER_WORKER)
+        size = max(1, min(ROWS_PER_PART, most))
+        self._slices = enumerate(_slices(len(images), size, options.shards))
+        self._ahead = workers * PARTS_AHEAD
+        self._handed = self._placed = 0  # parts handed out; parts that have their place
+        self._packed: dict[int, tuple[int, Job, ShardStats]] = {}  # not placed: worker, job, stats
+        self._orders: defaultdict[int, list[tuple[int, tuple[Piece, ...]]]] = defaultdict(list)
+        self._readers: dict[str, int] = {}  # the worker that makes a file's digest
+        self._is_ended = False
+        self.digests: dict[str, str] = {}
+        self.rows_done = 0
+
+    def job_for(self, worker: int) -> Job | None:
+        """What an idle worker is to do now."""
+        place = tuple(self._orders.pop(worker, ()))
+        digest = self._writer.digest_steps(
+            lambda file: self._readers.setdefault(file, worker) == worker
+        )
+        job = Job(place, digest)
+        if self._handed - self._placed < self._ahead:
+            number, (first, last) = next(self._slices, (0, (0, 0)))
+            if last:
+                self._handed += 1
+                job = Job(place, digest, number, self._images.lines(first, last), first, last)
+        return job if job.place or job.digest or job.rows else None
+
+    def take(self, worker: int, job: Job, done: Done) -> None:
+        """Takes what came of a job."""
+        for _, pieces in job.place:
+            self._writer.written(pieces)
+        self.digests.update(done.digests)
+        if done.stats is not None:
+            self._packed[job.part] = worker, job, done.stats
+        while self._placed in self._packed:
+            self._place(*self._packed.pop(self._placed))
+            self._placed += 1
+        if self.rows_done == len(self._images) and not self._is_ended:
+            self._is_ended = True
+            self._writer.end()
+
+    def _place(self, worker: int, job: Job, stats: ShardStats) -> None:
+        """Gives a part its place and counts it in the report."""
+        shard = _shard_of(job.first, len(self._images), self._options)
+        self._orders[worker].append((job.part, self._writer.place(stats.records, shard)))
+        report = self._report
+        report.packed += len(stats.records)
+        report.failures += stats.failures
+        report.remarks += stats.remarks
+        report.label_widths.update(stats.label_widths)
+        report.turned += stats.turned
+        report.cmyk += stats.cmyk
+        report.other += stats.other
+        self.rows_done = job.last
+
+
 def _pack_parts(
     images: ImageList,
     root: str,
@@ -474,47 +388,39 @@ def _pack_parts(
     writer: SetWriter,
     report: PackReport,
     progress: Progress,
-) -> None:
-    """Packs every row and joins the parts; the report says how far it came."""
-    workers = options.workers or pool.available_cpus()
-    rows_per_part = max(1, min(ROWS_PER_PART, len(images) // (workers * PARTS_PER_WORKER)))
+) -> dict[str, str]:
+    """Packs every row into the files that the writer plans; the sha256 of each. The report says how
+    far it came."""
+    workers = min(options.workers or pool.available_cpus(), len(images))
     allowed = _allowed_failures(options, len(images))
-    parts = -(-len(images) // rows_per_part) + (options.shards or 1)
-
-    def specs() -> Iterator[ShardSpec]:
-        for number, (first, last) in enumerate(_slices(len(images), rows_per_part, options.shards)):
-            yield ShardSpec(
-                tuple(images.rows(first, last)),
-                first,
-                root,
-                options.image,
-                options.pack_label,
-                output.path(f"part{number}"),
-            )
+    joiner = _Joiner(images, options, writer, report, workers)
 
     def path_of(row: int) -> str:
         return next(images.rows(row, row + 1)).path
 
     with pool.Pool(
-        pack_shard,
-        setup=prepare_worker,
-        workers=min(workers, parts),
+        Packer(root, options.image, options.pack_label, output.work, output.prefix),
+        setup=partial(prepare_worker, options.image),
+        preload=partial(load_codecs, options.image),
+        workers=workers,
         start_method=options.start_method,
         name=path_of,
         folder=output.work,
-    ) as workers_pool:
-        for spec, stats in workers_pool.results(specs()):
-            writer.append(spec.rec, stats.records, _shard_of(spec.first, len(images), options))
-            report.packed += len(stats.records)
-            report.failures += stats.failures
-            report.remarks += stats.remarks
-            report.label_widths.update(stats.label_widths)
-            report.turned += stats.turned
-            report.cmyk += stats.cmyk
-            report.other += stats.other
-            progress(report, spec.first + len(spec.entries))
+    ) as crew:
+        while True:
+            for worker in crew.idle():
+                job = joiner.job_for(worker)
+                if job:
+                    crew.start(worker, job)
+            if not crew.is_busy:
+                return joiner.digests
+            rows_done = joiner.rows_done
+            for worker, job, done in crew.wait():
+                joiner.take(worker, job, done)
+            if joiner.rows_done > rows_done:
+                progress(report, joiner.rows_done)
             if report.failed > allowed:
-                if not report.packed and all(is_missing(each) for each in report.failures):
+                if not report.packed and all(map(is_missing, report.failures)):
                     raise NothingPacked(images.path, report.failed, report.rows, root)
                 raise TooManyFailures(images.path, report.failed, allowed, report.rows)
 

@@ -1,7 +1,7 @@
-"""Runs a function over many specs on worker processes, in order, with a bound on what is in flight.
+"""Worker processes that run one function for many tasks; a death is an error at once.
 
-A worker that dies is an error at once, and the error names what the workers had in hand: each
-worker notes the number it is working on in a file of its own, which outlives it. Knows no images.
+The error names what the workers had in hand: each worker notes the number it is working on in a
+file of its own, which outlives it. Knows no images.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ import struct
 import sys
 import tempfile
 import threading
-from collections import deque
+import traceback
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import connection
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from im2rec.errors import OptionError, WorkerError
 from im2rec.interrupts import HELD, signals_held
 
-Spec = TypeVar("Spec")
-Result = TypeVar("Result")
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
 
-IN_FLIGHT = 4  # specs per worker handed out and not yet consumed; hides a slow spec behind others
+IN_FLIGHT = 4  # tasks per worker drawn and not yet consumed; hides a slow one behind others
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
 _NOTE = struct.Struct("<?Q")  # whether something is in hand, and its number
 _FAILURE = "failure"  # the file, beside the notes, where a worker says why its setup failed
@@ -92,22 +93,25 @@ def _threads() -> int:
         return threading.active_count()
 
 
-class Pool(Generic[Spec, Result]):
-    """Worker processes that run one function.
+class Pool(Generic[Task, Answer]):
+    """Worker processes that run one function, each for one task at a time.
 
-    function: picklable, from spec to result. setup: run once in each worker before its first spec.
-    workers: processes at most. start_method: of multiprocessing; None = `default_start_method`.
-    name: turns a number that a worker noted into words for an error. folder: where the workers'
-    notes lie; None = the system's folder for temporary files. Leaving the context ends every
-    worker: at once if by an exception.
+    function: picklable, from task to answer; what it keeps is its worker's alone. setup: run once
+    in each worker before its first task. preload: run in this process before workers are forked
+    off it, so that they need not each load the same; it must start no threads. workers: processes
+    at most, numbered from 0; each starts with its first task. start_method: of multiprocessing;
+    None = `default_start_method`. name: turns a number that a worker noted into words for an error.
+    folder: where the workers' notes lie; None = the system's folder for temporary files. Leaving
+    the context ends every worker: at once if by an exception.
     """
 
     def __init__(
         self,
-        function: Callable[[Spec], Result],
+        function: Callable[[Task], Answer],
         *,
         setup: Callable[[], None],
         workers: int,
+        preload: Callable[[], None] | None = None,
         start_method: str | None = None,
         name: Callable[[int], str] = str,
         folder: str | None = None,
@@ -115,66 +119,110 @@ class Pool(Generic[Spec, Result]):
         method = start_method or default_start_method()
         if method not in multiprocessing.get_all_start_methods():
             raise OptionError(f"start method {method!r} does not exist on this platform")
+        if method == "fork" and preload and _threads() == 1:
+            preload()
+            method = start_method or default_start_method()
         if method == "fork" and _threads() > 1:
             raise OptionError(
                 "start method 'fork' would hang: this process has threads; use forkserver or spawn"
             )
-        self._function = function
         if sys.platform == "win32":
             workers = min(workers, MAX_WORKERS_WINDOWS)
+        self._function = function
+        self._setup = setup
+        self._context: Any = multiprocessing.get_context(method)
         self._name = name
-        self._in_flight = workers * IN_FLIGHT
+        self._most = workers
+        self._workers: list[_Worker[Task]] = []
         self._notes = tempfile.TemporaryDirectory(
             prefix="im2rec-notes-", dir=folder, ignore_cleanup_errors=True
         )
-        try:
-            with signals_held():  # multiprocessing's resource tracker may start here
-                self._executor = ProcessPoolExecutor(
-                    workers,
-                    multiprocessing.get_context(method),
-                    initializer=_start_worker,
-                    initargs=(self._notes.name, setup),
-                )
-        except OSError as error:
-            self._notes.cleanup()
-            raise _cannot_start(error) from error
 
-    def __enter__(self) -> Pool[Spec, Result]:
+    def __enter__(self) -> Pool[Task, Answer]:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # A private name, but Python 3.14's kill_workers, too, looks there for what must end.
-        workers = list((self._executor._processes or {}).values())
-        if kind is not None:
-            for worker in workers:
-                worker.kill()
-        self._executor.shutdown(wait=True, cancel_futures=True)
-        for worker in workers:
-            worker.join()
+        for worker in self._workers:
+            if kind is not None or worker.task is not None:
+                worker.process.kill()
+            else:
+                with suppress(OSError):  # it has died meanwhile
+                    worker.pipe.send(None)
+        for worker in self._workers:
+            worker.process.join()
+            worker.process.close()
+            worker.pipe.close()
         self._notes.cleanup()
 
-    def results(self, specs: Iterable[Spec]) -> Iterator[tuple[Spec, Result]]:
-        """Each spec with its result, in the order of the specs, which are drawn as needed.
+    def idle(self) -> list[int]:
+        """The workers that have no task, those not yet started included."""
+        started = [number for number, worker in enumerate(self._workers) if worker.task is None]
+        return started + list(range(len(self._workers), self._most))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any worker has a task."""
+        return any(worker.task is not None for worker in self._workers)
+
+    def start(self, worker: int, task: Task) -> None:
+        """Gives an idle worker a task. Raises WorkerError where it is dead or cannot start."""
+        while worker >= len(self._workers):
+            self._hire()
+        self._workers[worker].task = task
+        try:
+            self._workers[worker].pipe.send(task)
+        except OSError:  # the other end is closed
+            raise self._death() from None
+
+    def wait(self) -> list[tuple[int, Task, Answer]]:
+        """Waits until one of the workers has an answer, or several have: worker, task, answer.
 
         Raises WorkerError when a worker dies; what the function raises is raised here.
         """
-        pending: deque[tuple[Spec, Future[Result]]] = deque()
-        try:
-            for spec in specs:
-                pending.append((spec, self._submit(spec)))
-                if len(pending) == self._in_flight:
-                    first, future = pending.popleft()
-                    yield first, future.result()
-            while pending:
-                first, future = pending.popleft()
-                yield first, future.result()
-        except BrokenProcessPool as error:
-            failure = Path(self._notes.name) / _FAILURE
-            if failure.exists():
-                found = f"a worker process cannot start: {failure.read_text(encoding='utf-8')}"
+        busy = {worker.pipe: n for n, worker in enumerate(self._workers) if worker.task is not None}
+        answers = []
+        for pipe in connection.wait(list(busy)):
+            number = busy[pipe]  # type: ignore[index]
+            try:
+                error, answer = self._workers[number].pipe.recv()
+            except (EOFError, OSError):  # even in the middle of its answer
+                raise self._death() from None
+            if error is not None:
+                raise error from _Traceback(answer)
+            task, self._workers[number].task = self._workers[number].task, None
+            assert task is not None
+            answers.append((number, task, answer))
+        return answers
+
+    def results(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
+        """Each task with its answer, in the order of the tasks, which are drawn as needed.
+
+        Raises as `wait` does.
+        """
+        source = iter(tasks)
+        numbers: dict[int, int] = {}  # of the task that each worker has
+        ready: dict[int, tuple[Task, Answer]] = {}
+        drawn = following = 0
+        is_drained = False
+        while True:
+            for worker in self.idle():
+                if is_drained or drawn - following >= self._most * IN_FLIGHT:
+                    break
+                for task in islice(source, 1):
+                    numbers[worker] = drawn
+                    drawn += 1
+                    self.start(worker, task)
+                    break
+                else:
+                    is_drained = True
+            if following in ready:
+                yield ready.pop(following)
+                following += 1
+            elif following == drawn:
+                return
             else:
-                found = "a worker process died (killed, out of memory, or a crashing decoder)"
-            raise WorkerError(found, tuple(map(self._name, self.in_hand()))) from error
+                for worker, task, answer in self.wait():
+                    ready[numbers[worker]] = task, answer
 
     def in_hand(self) -> list[int]:
         """The numbers that workers noted and have not finished."""
@@ -188,14 +236,50 @@ class Pool(Generic[Spec, Result]):
                         numbers.append(number)
         return sorted(numbers)
 
-    def _submit(self, spec: Spec) -> Future[Result]:
-        # Workers start here: an exception amid that would leave some that nothing knows of, and a
-        # new worker must not get the terminal's Ctrl-C.
+    def _hire(self) -> None:
+        """Starts one more worker."""
+        # An exception amid that would leave a process that nothing knows of, and a new worker must
+        # not get the terminal's Ctrl-C.
         with signals_held():
             try:
-                return self._executor.submit(self._function, spec)
+                ours, theirs = self._context.Pipe()
+                process = self._context.Process(
+                    target=_work,
+                    args=(theirs, self._function, self._setup, self._notes.name),
+                    daemon=True,
+                )
+                try:
+                    process.start()
+                except BaseException:
+                    ours.close()
+                    raise
+                finally:
+                    theirs.close()
             except OSError as error:
                 raise _cannot_start(error) from error
+            self._workers.append(_Worker(process, ours))
+
+    def _death(self) -> WorkerError:
+        """The error for a worker that has ended unasked."""
+        failure = Path(self._notes.name) / _FAILURE
+        if failure.exists():
+            found = f"a worker process cannot start: {failure.read_text(encoding='utf-8')}"
+        else:
+            found = "a worker process died (killed, out of memory, or a crashing decoder)"
+        return WorkerError(found, tuple(map(self._name, self.in_hand())))
+
+
+@dataclass
+class _Worker(Generic[Task]):
+    """A worker process, our end of the pipe to it, and the task that it has."""
+
+    process: Any
+    pipe: connection.Connection[Any, Any]
+    task: Task | None = None
+
+
+class _Traceback(Exception):
+    """The place in a worker where an error was raised."""
 
 
 def _cannot_start(error: OSError) -> WorkerError:
@@ -223,8 +307,28 @@ def note(number: int | None) -> None:
 
 
 def _write_note(data: bytes) -> None:
-    os.lseek(_note_fd, 0, os.SEEK_SET)
-    os.write(_note_fd, data)
+    if hasattr(os, "pwrite"):
+        os.pwrite(_note_fd, data, 0)
+    else:  # Windows
+        os.lseek(_note_fd, 0, os.SEEK_SET)
+        os.write(_note_fd, data)
+
+
+def _work(
+    pipe: connection.Connection[Any, Any],
+    function: Callable[[Any], Any],
+    setup: Callable[[], None],
+    notes: str,
+) -> None:
+    """What a worker does all its life: tasks in, answers out, until it is told None."""
+    _start_worker(notes, setup)
+    with suppress(EOFError, BrokenPipeError):  # the parent is no more
+        while (task := pipe.recv()) is not None:
+            try:
+                answer: tuple[Exception | None, Any] = None, function(task)
+            except Exception as error:
+                answer = error, traceback.format_exc()
+            pipe.send(answer)
 
 
 def _start_worker(notes: str, setup: Callable[[], None]) -> None:

@@ -16,12 +16,15 @@ import shutil
 import stat
 import struct
 import sys
+import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from im2rec.errors import BusyError, InputError, OutputError, RecordError, printable
 from im2rec.framing import MAGIC_BYTES, RecordReader
@@ -29,7 +32,9 @@ from im2rec.index import format_index
 from im2rec.interrupts import signals_held
 
 MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
-COPY_SIZE = 1 << 20  # bytes read at a time where files are joined or hashed
+COPY_SIZE = 1 << 20  # bytes read at a time where files are read to their end
+HELD_SIZE = 1 << 24  # bytes of a part that a worker keeps in memory
+DIGEST_SIZE = 1 << 18  # bytes read at a time for a digest: they stay in the processor's cache
 
 _SHARD = re.compile(r"_([0-9]{3,})\.rec")
 
@@ -293,36 +298,149 @@ class ShardFacts:
     sha256: str
 
 
-class _OpenShard:
-    """A shard while it is written. number: the caller's, or None; start: bytes of all before it."""
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where a stretch of a part belongs: `size` bytes from `start` in the part go to `offset` in
+    the file."""
+
+    file: str
+    offset: int
+    start: int
+    size: int
+
+
+class HeldPart:
+    """The records of a part until their places in the set are known: up to `most` bytes of them in
+    memory, the others in a file of the folder that has no name."""
+
+    def __init__(self, folder: str, most: int = HELD_SIZE) -> None:
+        self._folder, self._most = folder, most
+        self._buffers: list[bytes] = []
+        self._size = 0  # bytes in them
+        self._file: IO[bytes] | None = None  # what comes before them
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        """Takes a record, in pieces. Raises OSError where the disk is full."""
+        self._buffers += buffers
+        self._size += sum(map(len, buffers))
+        if self._size > self._most:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
+            _write_all(self._file, b"".join(self._buffers))
+            self._buffers, self._size = [], 0
+
+    def put(self, pieces: Iterable[Piece]) -> None:
+        """Writes the part to its places, all of it, in order, and lets go of it. Raises OSError."""
+        in_file = self._file.seek(0, os.SEEK_END) if self._file else 0
+        if self._file:
+            self._file.seek(0)
+        buffers = deque(self._buffers)
+        for piece in pieces:
+            left = piece.size
+            with open(piece.file, "r+b", buffering=0) as file:
+                file.seek(piece.offset)
+                while self._file and left and in_file:
+                    chunk = self._file.read(min(left, in_file, COPY_SIZE))
+                    _write_all(file, chunk)
+                    left -= len(chunk)
+                    in_file -= len(chunk)
+                # One by one: this takes the kernel less time than one large write, or one writev.
+                while left > 0:  # a piece ends where a record does, and so does a buffer
+                    buffer = buffers.popleft()
+                    _write_all(file, buffer)
+                    left -= len(buffer)
+        self.close()
+
+    def close(self) -> None:
+        """Lets go of what it holds."""
+        self._buffers = []
+        if self._file:
+            self._file.close()
+
+
+def _write_all(file: IO[bytes], data: bytes) -> None:
+    """Writes all of it to an unbuffered file."""
+    rest = memoryview(data)
+    while rest:  # a disk that becomes full takes some of it first
+        rest = rest[file.write(rest) :]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestStep:
+    """How far a file of the set is to be read for its sha256: to byte `end`, which is the file's
+    own if `is_last`. flush: send to disk what has been read."""
+
+    file: str
+    end: int
+    is_last: bool
+    flush: bool
+
+
+class ShardDigest:
+    """The sha256 of a file that others are still writing, read in steps."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self._sha256 = hashlib.sha256()
+        self._at = 0
+
+    def take(self, step: DigestStep) -> str | None:
+        """Reads on; the digest after the last step. Raises OSError, and OutputError for a file that
+        is shorter than it should be."""
+        buffer = memoryview(bytearray(DIGEST_SIZE))
+        start = self._at
+        while self._at < step.end:
+            size = self._file.readinto(buffer[: step.end - self._at])
+            if not size:
+                raise OutputError(step.file, "a file of the set became shorter")
+            self._sha256.update(buffer[:size])
+            self._at += size
+        if step.flush and hasattr(os, "posix_fadvise"):
+            # Linux then begins to write these bytes to disk, and waits for none of them.
+            advice = os.POSIX_FADV_DONTNEED
+            os.posix_fadvise(self._file.fileno(), start, self._at - start, advice)
+        if not step.is_last:
+            return None
+        if step.flush:
+            _flush(step.file, os.O_RDWR)
+        self.close()
+        return self._sha256.hexdigest()
+
+    def close(self) -> None:
+        """Closes the file, read to its end or not."""
+        self._file.close()
+
+
+class _Shard:
+    """A shard while it is planned. number: the caller's, or None; start: bytes of all before it."""
 
     def __init__(self, folder: str, number: int | None, name: str, start: int) -> None:
         self.number, self.start = number, start
-        self.rec = open(os.path.join(folder, f"{name}.rec"), "wb")  # noqa: SIM115
+        self.rec = os.path.join(folder, f"{name}.rec")
+        open(self.rec, "xb").close()  # for those who write in it
         self.idx = open(os.path.join(folder, f"{name}.idx"), "wb")  # noqa: SIM115
-        self.sha256 = hashlib.sha256()
         self.records = 0
-        self.size = 0
-
-    def close(self) -> None:
-        try:
-            self.rec.close()
-        finally:
-            self.idx.close()
+        self.size = 0  # bytes planned
+        self.written = 0  # bytes that are there, without a gap
+        self.ahead: dict[int, int] = {}  # what is there behind a gap: offset and end
+        self.asked = 0  # bytes up to which its digest has been asked for
+        self.is_ended = False
 
 
 class SetWriter:
-    """Joins parts, files of framed records, into the shards of a set, in the order they come.
+    """Plans the shards of a set: where each record goes, in the order they come, and the indexes.
 
-    shard_size: bytes that a shard may reach; None = no bound. If one shard is all there is, its
-    files are named without a number. As a context manager it closes its files.
+    The records' bytes are written by others, to the places that it names, and read again by others
+    for the digests that it asks for. shard_size: bytes that a shard may reach; None = no bound. If
+    one shard is all there is, its files are named without a number. As a context manager it closes
+    its files.
     """
 
     def __init__(self, output: Output, shard_size: int | None) -> None:
         self._output = output
         self._shard_size = shard_size
-        self._done: list[_OpenShard] = []
-        self._open: _OpenShard | None = None
+        self._shards: list[_Shard] = []
+        self._unread: list[_Shard] = []  # those whose digest has not been asked for to the end
         with writing(output.prefix):
             self._joint = open(output.path("joint.idx"), "wb")  # noqa: SIM115
 
@@ -330,82 +448,109 @@ class SetWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._joint, self._open):
+        for file in (self._joint, *[shard.idx for shard in self._shards]):
             with suppress(OSError):  # a full disk has been reported where it was met
-                if file:
-                    file.close()
+                file.close()
 
-    def append(self, part: str, records: Sequence[tuple[int, int]], shard: int | None) -> None:
-        """Takes over one part: its file, (key, bytes) of each record in it, and the number of the
-        shard it belongs to (None: whichever has room)."""
+    def place(self, records: Sequence[tuple[int, int]], number: int | None) -> tuple[Piece, ...]:
+        """Where the next part's bytes belong. records: (key, bytes) of each record in it; number:
+        of the shard it belongs to (None: whichever has room)."""
+        pieces = []
+        start = 0
         with writing(self._output.prefix):
-            with open(part, "rb") as source:
-                entries: list[tuple[int, int]] = []
-                copied = 0
-                for key, size in records:
-                    if self._is_full(copied + size, shard):
-                        self._take(source, copied, entries)
-                        self._close_shard()
-                        entries, copied = [], 0
-                    if self._open is None:
-                        self._open_shard(shard)
-                    assert self._open
-                    entries.append((key, self._open.size + copied))
-                    copied += size
-                self._take(source, copied, entries)
-            os.unlink(part)
+            while records:
+                shard = self._shard_for(records[0][1], number)
+                count = self._room(shard, records)
+                offset = shard.size
+                self._add(shard, records[:count])
+                pieces.append(Piece(shard.rec, offset, start, shard.size - offset))
+                start += shard.size - offset
+                records = records[count:]
+        return tuple(pieces)
 
-    def _is_full(self, more: int, number: int | None) -> bool:
-        """Whether the open shard must end before it grows by `more` bytes."""
-        if self._open is None:
-            return False
-        if number is not None:
-            return self._open.number != number
-        return self._shard_size is not None and self._open.size + more > self._shard_size
+    def _shard_for(self, size: int, number: int | None) -> _Shard:
+        """The shard that takes a record of this size: the last one, or a new one."""
+        last = self._shards[-1] if self._shards else None
+        if last:
+            if number is not None:
+                is_full = last.number != number
+            else:
+                is_full = self._shard_size is not None and last.size + size > self._shard_size
+            if not is_full:
+                return last
+            self._end_shard()
+        start = last.start + last.size if last else 0
+        shard = _Shard(self._output.work, number, str(len(self._shards)), start)
+        self._shards.append(shard)
+        self._unread.append(shard)
+        return shard
 
-    def _open_shard(self, number: int | None) -> None:
-        start = sum(shard.size for shard in self._done)
-        self._open = _OpenShard(self._output.work, number, str(len(self._done)), start)
+    def _room(self, shard: _Shard, records: Sequence[tuple[int, int]]) -> int:
+        """How many of the records the shard takes; the first of them in any case."""
+        if self._shard_size is None:
+            return len(records)
+        size, count = shard.size, 0
+        for _, each in records:
+            size += each
+            if size > self._shard_size and count:
+                break
+            count += 1
+        return count
 
-    def _take(self, source: BinaryIO, size: int, entries: list[tuple[int, int]]) -> None:
-        """Moves `size` bytes of records, with their (key, offset), to the end of the open shard."""
-        shard = self._open
-        if shard is None:
-            return
-        left = size
-        while left:
-            chunk = source.read(min(left, COPY_SIZE))
-            if not chunk:
-                raise OutputError(source.name, "a part of the set became shorter")
-            shard.rec.write(chunk)
-            shard.sha256.update(chunk)
-            left -= len(chunk)
-        shard.idx.write(format_index(entries))
-        self._joint.write(format_index([(key, shard.start + at) for key, at in entries]))
-        shard.records += len(entries)
-        shard.size += size
+    def _add(self, shard: _Shard, records: Sequence[tuple[int, int]]) -> None:
+        keys = [key for key, _ in records]
+        ends = list(accumulate((size for _, size in records), initial=shard.size))
+        shard.idx.write(format_index(zip(keys, ends, strict=False)))
+        joint = [shard.start + offset for offset in ends]
+        self._joint.write(format_index(zip(keys, joint, strict=False)))
+        shard.records += len(records)
+        shard.size = ends[-1]
 
-    def _close_shard(self) -> None:
-        if self._open:
-            self._open.close()
-            self._done.append(self._open)
-            self._open = None
+    def _end_shard(self) -> None:
+        self._shards[-1].idx.close()
+        self._shards[-1].is_ended = True
 
-    def finish(self) -> tuple[list[ShardFacts], list[str]]:
-        """Ends the set; the shards' facts, and its file names in the order to publish."""
+    def end(self) -> None:
+        """Says that every part is placed."""
+        with writing(self._output.prefix):
+            if self._shards:
+                self._end_shard()
+            self._joint.close()
+
+    def written(self, pieces: Iterable[Piece]) -> None:
+        """Says that these pieces are where they belong."""
+        shards = {shard.rec: shard for shard in self._unread}
+        for piece in pieces:
+            shard = shards[piece.file]
+            shard.ahead[piece.offset] = piece.offset + piece.size
+            while shard.written in shard.ahead:
+                shard.written = shard.ahead.pop(shard.written)
+
+    def digest_steps(self, mine: Callable[[str], bool]) -> tuple[DigestStep, ...]:
+        """What has been written since the last call, to be read for the digests of those files that
+        are `mine`. The steps of one file belong to one ShardDigest."""
+        steps = []
+        for shard in list(self._unread):
+            is_last = shard.is_ended and shard.written == shard.size
+            if (is_last or shard.written > shard.asked) and mine(shard.rec):
+                steps.append(DigestStep(shard.rec, shard.written, is_last, self._output.fsync))
+                shard.asked = shard.written
+                if is_last:
+                    self._unread.remove(shard)
+        return tuple(steps)
+
+    def finish(self, digests: Mapping[str, str]) -> tuple[list[ShardFacts], list[str]]:
+        """The shards' facts, and the set's file names in the order to publish. digests: the sha256
+        of each file that was asked for."""
         stem, path = self._output.stem, self._output.path
         with writing(self._output.prefix):
-            self._close_shard()
-            self._joint.close()
             facts = []
-            for number, shard in enumerate(self._done):
-                name = stem if len(self._done) == 1 else shard_stem(stem, number)
+            for number, shard in enumerate(self._shards):
+                name = stem if len(self._shards) == 1 else shard_stem(stem, number)
                 rec, idx = f"{name}.rec", f"{name}.idx"
-                os.replace(shard.rec.name, path(rec))
+                os.replace(shard.rec, path(rec))
                 os.replace(shard.idx.name, path(idx))
-                facts.append(
-                    ShardFacts(rec, idx, shard.records, shard.size, shard.sha256.hexdigest())
-                )
+                facts.append(ShardFacts(rec, idx, shard.records, shard.size, digests[shard.rec]))
             names = [fact.rec for fact in facts] + [fact.idx for fact in facts]
             if len(facts) > 1:
                 os.replace(self._joint.name, path(f"{stem}.idx"))

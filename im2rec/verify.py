@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from im2rec import image_ops, pool
@@ -475,7 +476,8 @@ class _Verification:
         workers = min(self._options.workers or pool.available_cpus(), len(tasks))
         with pool.Pool(
             decode_records,
-            setup=image_ops.prepare_worker,
+            setup=partial(image_ops.prepare_worker, image_ops.ImageOptions()),
+            preload=partial(image_ops.load_codecs, image_ops.ImageOptions()),
             workers=workers,
             start_method=self._options.start_method,
             name=lambda offset: f"the record at {offset}",

@@ -30,14 +30,12 @@ from im2rec.make_list import ListOptions, make_list
 from im2rec.pack import (
     PackOptions,
     PackReport,
-    ShardSpec,
     _allowed_failures,
     _shard_of,
     _slices,
     check_apart,
     find_lists,
     pack_list,
-    pack_shard,
 )
 from im2rec.shards import find_set
 from im2rec.verify import VerifyOptions, verify_set
@@ -626,19 +624,6 @@ def test_a_process_with_threads_is_not_forked(tmp_path: Path) -> None:
         "24",
         "start method 'fork' would hang: this process has threads; use forkserver or spawn",
     ], done.stderr
-
-
-def test_pack_shard_is_a_function_of_its_spec(tmp_path: Path) -> None:
-    import pickle
-
-    path = listed(tmp_path, CLEAN)
-    entries = tuple(read_list(path))[:5]
-    spec = ShardSpec(entries, 0, str(CLEAN), ImageOptions(), True, str(tmp_path / "part"))
-    spec = pickle.loads(pickle.dumps(spec))
-    stats = pickle.loads(pickle.dumps(pack_shard(spec)))
-    assert [key for key, _ in stats.records] == [entry.id for entry in entries]
-    assert sum(size for _, size in stats.records) == (tmp_path / "part").stat().st_size
-    assert pack_shard(spec) == stats
 
 
 def test_progress_counts_up_to_all_rows(tmp_path: Path) -> None:

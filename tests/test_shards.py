@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import random
 import resource
 import struct
 import subprocess
@@ -24,9 +25,13 @@ from im2rec.errors import BusyError, InputError, OutputError
 from im2rec.framing import RecordReader, frame
 from im2rec.index import parse_index
 from im2rec.shards import (
+    DigestStep,
+    HeldPart,
     Output,
+    Piece,
     RecordSet,
     SetWriter,
+    ShardDigest,
     ShardFacts,
     find_classes,
     find_set,
@@ -36,6 +41,7 @@ from im2rec.shards import (
     read_manifest,
     shard_stem,
     write_manifest,
+    writing,
 )
 
 Part = list[tuple[int, bytes]]  # keys and payloads
@@ -310,21 +316,76 @@ def test_two_runs_never_hold_the_prefix_together(prefix: str, tmp_path: Path) ->
 # --- SetWriter --------------------------------------------------------------------------------
 
 
+class Writing:
+    """A set while it is written: places parts in order, and writes and reads them at any time."""
+
+    def __init__(self, output: Output, shard_size: int | None, held_size: int = 100) -> None:
+        self.output, self.held_size = output, held_size
+        self.writer = SetWriter(output, shard_size)
+        self.waiting: list[tuple[HeldPart, tuple[Piece, ...]]] = []
+        self.readers: dict[str, ShardDigest] = {}
+        self.digests: dict[str, str] = {}
+
+    def place(self, part: Part, shard: int | None) -> None:
+        held = HeldPart(self.output.work, self.held_size)
+        framed = [frame(payload) for _, payload in part]
+        with writing(self.output.prefix):
+            for record in framed:
+                held.writelines([record[:4], record[4:-3], record[-3:], b""])
+        sizes = [(key, len(record)) for (key, _), record in zip(part, framed, strict=True)]
+        self.waiting.append((held, self.writer.place(sizes, shard)))
+
+    def write(self, number: int) -> None:
+        held, pieces = self.waiting[number]
+        with writing(self.output.prefix):
+            held.put(pieces)
+        self.waiting.pop(number)
+        self.writer.written(pieces)
+
+    def read(self) -> None:
+        for step in self.writer.digest_steps(lambda _: True):
+            assert step.file not in self.digests
+            if step.file not in self.readers:
+                self.readers[step.file] = ShardDigest(step.file)
+            if digest := self.readers[step.file].take(step):
+                self.digests[step.file] = digest
+
+    def __enter__(self) -> Writing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for held, _pieces in self.waiting:
+            held.close()
+        for reader in self.readers.values():
+            reader.close()
+        self.writer.__exit__()
+
+    def finish(self) -> list[ShardFacts]:
+        self.writer.end()
+        while self.waiting:
+            self.write(-1)
+        self.read()
+        facts, published = self.writer.finish(self.digests)
+        self.output.publish(published)
+        return facts
+
+
 def pack(
-    prefix: str, parts: Sequence[tuple[Part, int | None]], shard_size: int | None = None
+    prefix: str,
+    parts: Sequence[tuple[Part, int | None]],
+    shard_size: int | None = None,
+    seed: int = 0,
 ) -> list[ShardFacts]:
     """Writes and publishes a set of parts, each with the number of its shard."""
-    with Output(prefix, fsync=False) as output, SetWriter(output, shard_size) as writer:
-        for number, (part, shard) in enumerate(parts):
-            path = output.path(f"part{number}")
-            framed = [frame(payload) for _, payload in part]
-            Path(path).write_bytes(b"".join(framed))
-            sizes = [(key, len(record)) for (key, _), record in zip(part, framed, strict=True)]
-            writer.append(path, sizes, shard)
-            assert not os.path.exists(path)
-        facts, published = writer.finish()
-        output.publish(published)
-    return facts
+    chance = random.Random(seed)
+    with Output(prefix, fsync=bool(seed % 2)) as output, Writing(output, shard_size) as work:
+        for part, shard in parts:
+            work.place(part, shard)
+            while work.waiting and chance.random() < 0.4:
+                work.write(chance.randrange(len(work.waiting)))
+                if chance.random() < 0.5:
+                    work.read()
+        return work.finish()
 
 
 def read(prefix: str, facts: Sequence[ShardFacts]) -> list[Part]:
@@ -444,18 +505,21 @@ def test_a_prefix_may_be_named_as_the_files_of_the_work_folder(
 part_lists = st.lists(st.lists(st.integers(2, 30).map(lambda words: 4 * words)), max_size=6)
 
 
-@given(part_lists, st.one_of(st.none(), st.integers(1, 200)))
-@example([[8]], 1)
-@settings(max_examples=60)
+@given(part_lists, st.one_of(st.none(), st.integers(1, 200)), st.integers(0, 1000))
+@example([[8]], 1, 0)
+@settings(max_examples=100)
 def test_shards_hold_every_record_in_order(
-    tmp_path_factory: pytest.TempPathFactory, sizes: list[list[int]], shard_size: int | None
+    tmp_path_factory: pytest.TempPathFactory,
+    sizes: list[list[int]],
+    shard_size: int | None,
+    seed: int,
 ) -> None:
     prefix = str(tmp_path_factory.mktemp("set") / "set")
     parts, key = [], 0
     for part_sizes in sizes:
         parts.append(part_of(key, *part_sizes))
         key += len(part_sizes)
-    facts = pack(prefix, [(part, None) for part in parts], shard_size)
+    facts = pack(prefix, [(part, None) for part in parts], shard_size, seed)
     shards = read(prefix, facts)
     assert joined(shards) == joined(parts)
     assert all(shards)
@@ -467,14 +531,44 @@ def test_shards_hold_every_record_in_order(
         assert fact.bytes + len(frame(after[0][1])) > shard_size
 
 
-def test_a_part_that_is_shorter_than_its_records_is_an_error(prefix: str, tmp_path: Path) -> None:
-    with Output(prefix, fsync=False) as output, SetWriter(output, None) as writer:
-        part = output.path("part0")
-        Path(part).write_bytes(bytes(100))
+def test_a_file_that_is_shorter_than_what_was_written_is_an_error(
+    prefix: str, tmp_path: Path
+) -> None:
+    with Output(prefix, fsync=False) as output, Writing(output, None) as work:
+        work.place(part_of(0, 60, 60), None)
+        work.write(0)
+        rec = output.path("0.rec")
+        os.truncate(rec, 119)
         with pytest.raises(OutputError) as caught:
-            writer.append(part, [(0, 60), (1, 60)], None)
-    assert str(caught.value) == f"{part}: cannot write: a part of the set became shorter"
+            work.read()
+    assert str(caught.value) == f"{rec}: cannot write: a file of the set became shorter"
     assert names(tmp_path) == []
+
+
+def test_only_what_is_there_without_a_gap_is_read(prefix: str) -> None:
+    with Output(prefix, fsync=False) as output, Writing(output, None) as work:
+        for key in range(3):
+            work.place(part_of(key, 20), None)
+        ends = []
+        for number in (2, 0, 0):  # the third part, the first, the second
+            work.write(number)
+            ends += [step.end for step in work.writer.digest_steps(lambda _: True)]
+        assert ends == [20, 60]
+
+
+def test_a_file_is_read_by_whom_it_belongs_to(prefix: str) -> None:
+    with Output(prefix, fsync=True) as output, Writing(output, 20) as work:
+        for key in range(2):
+            work.place(part_of(key, 20), None)
+            work.write(0)
+        first, second = output.path("0.rec"), output.path("1.rec")
+        assert work.writer.digest_steps(lambda file: file == second) == (
+            DigestStep(second, 20, False, True),
+        )
+        assert work.writer.digest_steps(lambda _: True) == (DigestStep(first, 20, True, True),)
+        work.writer.end()
+        assert work.writer.digest_steps(lambda _: True) == (DigestStep(second, 20, True, True),)
+        assert work.writer.digest_steps(lambda _: True) == ()
 
 
 def fill_up(prefix: str, limit: str, records: str, size: str) -> None:

@@ -1,0 +1,295 @@
+"""One part of a list: its rows in, framed records out; and all that a worker does for a set.
+
+`pack_shard` is the plain form: a pure function from a slice of a list to a file of records, for any
+engine on any machine. `Packer` does the same for this package's own pool: it keeps a part's records
+until it is told where in the set's files they belong, so that every byte is written once, by the
+process that has it, and only numbers travel between processes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol
+
+from im2rec import framing, image_record, pool
+from im2rec.errors import ImageError, WorkerError
+from im2rec.image_ops import ImageOptions, convert
+from im2rec.lst import parse_rows
+from im2rec.shards import DigestStep, HeldPart, Piece, ShardDigest, writing
+
+MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
+SLOW_READ = 0.001  # seconds; a file in the page cache takes some 30 microseconds
+READS_AHEAD = 16  # files read at a time where storage is slow; 5 ms each, some 3000 a second
+MISSING = "missing: there is no such file"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An image that was left out: its id, its path below ROOT, and why."""
+
+    id: int
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a codec said of an image that was packed."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardSpec:
+    """One slice of a list to pack. rows: lines of the list; first: the number of the first of them,
+    from 0; root: the folder their paths start from."""
+
+    rows: bytes
+    first: int
+    root: str
+    image: ImageOptions
+    pack_label: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStats:
+    """What came of a ShardSpec.
+
+    records: (id, bytes in the file) of each record, in list order. label_widths: how many records
+    have how many labels. turned, cmyk, other: how many source files have an EXIF turn, are CMYK,
+    are neither JPEG nor PNG.
+    """
+
+    records: tuple[tuple[int, int], ...]
+    failures: tuple[Failure, ...]
+    remarks: tuple[Remark, ...]
+    label_widths: dict[int, int]
+    turned: int
+    cmyk: int
+    other: int
+
+
+def pack_shard(spec: ShardSpec, rec: str) -> ShardStats:
+    """Packs a slice of a list into the file `rec`: framed records, in list order.
+
+    A pure function of the spec and the image files. Images that cannot be packed become failures.
+    Raises OutputError where the file cannot be written, WorkerError where memory runs out.
+    """
+    with writing(rec), open(rec, "wb") as file:
+        return pack_rows(spec, file, ImageReader())
+
+
+class _Lines(Protocol):
+    def writelines(self, lines: list[bytes], /) -> None: ...
+
+
+def pack_rows(spec: ShardSpec, out: _Lines, reader: ImageReader) -> ShardStats:
+    """As `pack_shard`, into an open file or a HeldPart. Raises OSError where that cannot be
+    written."""
+    records: list[tuple[int, int]] = []
+    failures: list[Failure] = []
+    remarks: list[Remark] = []
+    widths: Counter[int] = Counter()
+    turned = cmyk = other = 0
+    root = os.fsencode(spec.root)  # a list's paths are UTF-8 whatever the locale
+    entries = list(parse_rows(spec.rows))
+    files = reader.read([os.path.join(root, entry.path.encode()) for entry in entries])
+    for row, entry in enumerate(entries, spec.first):
+        pool.note(row)
+        try:
+            packed = convert(next(files)(), spec.image, entry.id)
+            labels = entry.labels if spec.pack_label else entry.labels[:1]
+            pieces = _framed(image_record.encode_header(entry.id, labels), packed.image)
+        except ImageError as error:
+            failures.append(Failure(entry.id, entry.path, str(error)))
+            continue
+        except MemoryError:
+            raise WorkerError("a worker ran out of memory", (entry.path,)) from None
+        out.writelines(pieces)
+        records.append((entry.id, sum(map(len, pieces))))
+        remarks += [Remark(entry.path, text) for text in packed.remarks]
+        widths[len(labels)] += 1
+        turned += packed.facts.orientation != 1
+        cmyk += packed.facts.cmyk
+        other += packed.facts.kind not in ("jpeg", "png")
+    pool.note(None)
+    return ShardStats(
+        tuple(records), tuple(failures), tuple(remarks), dict(widths), turned, cmyk, other
+    )
+
+
+def _framed(header: bytes, image: bytes) -> list[bytes]:
+    size = len(header) + len(image)
+    if size > framing.MAX_PAYLOAD:
+        raise ImageError(f"too large: {size} bytes; a record holds at most {framing.MAX_PAYLOAD}")
+    return framing.frame_pieces(header, image)
+
+
+class ImageReader:
+    """Reads image files in order: one by one, or by threads ahead of their turn where the latest
+    reads have shown that storage is slow."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0  # that a read took, the mean of the latest files
+        self._threads: ThreadPoolExecutor | None = None
+
+    def read(self, paths: list[bytes]) -> Iterator[Callable[[], bytes]]:
+        """For each path, in order, what gives the file's bytes or raises as `read_image` does."""
+        seconds = 0.0
+        is_slow = self._seconds > SLOW_READ
+        for result in self._read_ahead(paths) if is_slow else map(_read, paths):
+            seconds += result.seconds
+            yield result.get
+        self._seconds = seconds / max(1, len(paths))
+
+    def _read_ahead(self, paths: list[bytes]) -> Iterator[_Read]:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(READS_AHEAD)
+        ahead: deque[Future[_Read]] = deque()
+        for path in paths:
+            ahead.append(self._threads.submit(_read, path))
+            if len(ahead) > READS_AHEAD:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
+
+
+@dataclass(slots=True)
+class _Read:
+    """What came of reading a file, and the seconds that it took."""
+
+    data: bytes = b""
+    error: Exception | None = None
+    seconds: float = 0.0
+
+    def get(self) -> bytes:
+        if self.error is not None:
+            raise self.error
+        return self.data
+
+
+def _read(path: bytes) -> _Read:
+    read = _Read()
+    begin = time.perf_counter()
+    try:
+        read.data = read_image(path)
+    except Exception as error:  # told in its turn
+        read.error = error
+    read.seconds = time.perf_counter() - begin
+    return read
+
+
+def read_image(path: str | bytes) -> bytes:
+    """The bytes of a regular file.
+
+    Raises ImageError with the reason where it cannot be read, WorkerError where it is the machine
+    that cannot.
+    """
+    try:
+        # O_NONBLOCK: opening a FIFO must not wait for its writer
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", getattr(os, "O_BINARY", 0)))
+        try:
+            before = os.fstat(fd)
+            if not stat.S_ISREG(before.st_mode):
+                raise ImageError(f"not a regular file but a {_file_kind(before.st_mode)}")
+            if before.st_size > MAX_FILE:
+                raise ImageError(f"too large: a file of {before.st_size} bytes")
+            data = os.read(fd, before.st_size + 1)  # one more, to see that it has not grown
+            while len(data) < before.st_size and (more := os.read(fd, before.st_size)):
+                data += more
+            after = os.fstat(fd)
+        finally:
+            os.close(fd)
+    except FileNotFoundError:
+        raise ImageError(MISSING) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        if getattr(error, "errno", None) in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise WorkerError(f"cannot read images: {reason}", (os.fsdecode(path),)) from error
+        raise ImageError(f"unreadable: {reason[0].lower()}{reason[1:]}") from error
+    if len(data) != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
+        raise ImageError("changed while it was read")
+    return data
+
+
+def _file_kind(mode: int) -> str:
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFIFO: "FIFO", stat.S_IFSOCK: "socket"}
+    return kinds.get(stat.S_IFMT(mode), "device")
+
+
+# --- in a worker of the pool ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is to do, in this order.
+
+    place: parts that it holds, by their numbers, with where their bytes go. digest: how far to read
+    on in which of the set's files. part: the number of a part to pack and to hold, that of the
+    list's rows first..last-1; rows: their lines; none = no part.
+    """
+
+    place: tuple[tuple[int, tuple[Piece, ...]], ...] = ()
+    digest: tuple[DigestStep, ...] = ()
+    part: int = 0
+    rows: bytes = b""
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What came of a Job: of its part, and the sha256 of each file it has read to its end."""
+
+    stats: ShardStats | None
+    digests: dict[str, str]
+
+
+class Packer:
+    """A worker's function: does one Job after another for one set.
+
+    root, image, pack_label: as in ShardSpec. work: the folder for what memory cannot hold. prefix:
+    of the set, for errors.
+    """
+
+    def __init__(
+        self, root: str, image: ImageOptions, pack_label: bool, work: str, prefix: str
+    ) -> None:
+        self._root, self._image, self._pack_label = root, image, pack_label
+        self._work, self._prefix = work, prefix
+        self._reader = ImageReader()
+        self._held: dict[int, HeldPart] = {}
+        self._digests: dict[str, ShardDigest] = {}
+
+    def __call__(self, job: Job) -> Done:
+        """Does a job. Raises OutputError where the set cannot be written, WorkerError where memory
+        runs out."""
+        with writing(self._prefix):
+            for part, pieces in job.place:
+                self._held.pop(part).put(pieces)
+            digests = {}
+            for step in job.digest:
+                if step.file not in self._digests:
+                    self._digests[step.file] = ShardDigest(step.file)
+                if digest := self._digests[step.file].take(step):
+                    digests[step.file] = digest
+                    del self._digests[step.file]
+            stats = None
+            if job.rows:
+                spec = ShardSpec(job.rows, job.first, self._root, self._image, self._pack_label)
+                held = self._held[job.part] = HeldPart(self._work)
+                stats = pack_rows(spec, held, self._reader)
+        return Done(stats, digests)
+
+
+def is_missing(failure: Failure) -> bool:
+    """Whether the image is not there at all, as all are when ROOT is wrong."""
+    return failure.reason == MISSING

@@ -1,0 +1,142 @@
+"""Parts: pack_shard as any engine would call it, and reading ahead where storage is slow."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from conftest import CLEAN
+
+from im2rec import part
+from im2rec.errors import ImageError
+from im2rec.framing import RecordReader
+from im2rec.image_ops import ImageOptions
+from im2rec.image_record import decode
+from im2rec.lst import Entry, format_list
+from im2rec.part import ImageReader, ShardSpec, pack_shard, read_image
+
+PHOTOS = sorted(
+    str(path.relative_to(CLEAN)) for path in CLEAN.rglob("*") if path.suffix in (".jpg", ".png")
+)
+
+
+def spec_of(paths: list[str], image: ImageOptions) -> ShardSpec:
+    entries = [Entry(7 + at, (at, 0.5), path) for at, path in enumerate(paths)]
+    return ShardSpec(format_list(entries), 3, str(CLEAN), image, True)
+
+
+def test_pack_shard_is_a_function_of_its_spec(tmp_path: Path) -> None:
+    paths = [PHOTOS[0], "none.jpg", PHOTOS[1]]
+    spec = spec_of(paths, ImageOptions(pass_through=True))
+    rec = tmp_path / "part"
+    stats = pickle.loads(pickle.dumps(pack_shard(pickle.loads(pickle.dumps(spec)), str(rec))))
+    with rec.open("rb") as stream:
+        records = list(RecordReader(stream, "part"))
+    assert stats.records == tuple(
+        (key, record.end - record.offset) for key, record in zip((7, 9), records, strict=True)
+    )
+    assert [decode(record.payload).image for record in records] == [
+        (CLEAN / path).read_bytes() for path in (PHOTOS[0], PHOTOS[1])
+    ]
+    assert stats.failures == (part.Failure(8, "none.jpg", part.MISSING),)
+    assert stats.label_widths == {2: 2}
+    again = tmp_path / "again"
+    assert pack_shard(spec, str(again)) == stats
+    assert again.read_bytes() == rec.read_bytes()
+
+
+def read_all(reader: ImageReader, paths: list[bytes]) -> list[bytes | str]:
+    found: list[bytes | str] = []
+    for get in reader.read(paths):
+        try:
+            found.append(get())
+        except ImageError as error:
+            found.append(str(error))
+    return found
+
+
+def test_files_come_in_order_however_they_are_read(tmp_path: Path) -> None:
+    paths = []
+    for number in range(3 * part.READS_AHEAD):
+        path = tmp_path / str(number)
+        if number % 7:
+            path.write_bytes(b"%d" % number)
+        paths.append(os.fsencode(path))
+    expected = [b"%d" % at if at % 7 else part.MISSING for at in range(len(paths))]
+    reader = ImageReader()
+    for slow in (0.0, 1.0, 1.0, 0.0):
+        reader._seconds = slow
+        before = threading.active_count()
+        assert read_all(reader, paths) == expected
+        assert (threading.active_count() > before) <= bool(slow)
+        assert reader._seconds < part.SLOW_READ  # as read: the page cache is not slow
+        assert read_all(reader, []) == []
+
+
+SLOW_STORAGE = """
+import os, sys, time
+from im2rec.image_ops import ImageOptions
+from im2rec.part import ImageReader
+real = os.open
+def slow(*arguments, **more):
+    time.sleep(0.02)
+    return real(*arguments, **more)
+os.open = slow
+reader = ImageReader()
+paths = [os.fsencode(sys.argv[1])] * 160
+for _ in range(2):
+    begin = time.perf_counter()
+    assert len([get() for get in reader.read(paths)]) == 160
+    print(time.perf_counter() - begin)
+"""
+
+
+def test_slow_storage_is_read_by_many_threads() -> None:
+    """Each opening of a file really takes 20 ms in that process: 160 of them one by one 3.2 s."""
+    said = subprocess.run(
+        [sys.executable, "-c", SLOW_STORAGE, str(CLEAN / PHOTOS[0])],
+        stdout=subprocess.PIPE,
+        encoding="ascii",
+        check=True,
+    )
+    one_by_one, ahead = map(float, said.stdout.split())
+    assert one_by_one >= 3.2
+    assert ahead < one_by_one / 2  # 0.2 s were there no other load
+
+
+def test_a_file_that_grows_or_shrinks_while_it_is_read_is_no_image(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    ended = threading.Event()
+
+    def change() -> None:
+        while not ended.is_set():
+            path.write_bytes(bytes(100_000))
+            path.write_bytes(bytes(300_000))
+
+    changer = threading.Thread(target=change)
+    changer.start()
+    try:
+        deadline = time.monotonic() + 30
+        refused = set()
+        while "changed while it was read" not in refused:
+            assert time.monotonic() < deadline
+            try:
+                assert len(read_image(str(path))) in (0, 100_000, 300_000)
+            except ImageError as error:
+                refused.add(str(error))
+    finally:
+        ended.set()
+        changer.join()
+    assert refused <= {"changed while it was read", part.MISSING}
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536])
+def test_a_file_is_read_whole(size: int, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(size))
+    assert read_image(str(tmp_path / "a")) == bytes(size)
