@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from im2rec.errors import IndexLineError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _LINE = re.compile(rb"([0-9]{1,20})\t([0-9]{1,19})")
 
@@ -51,6 +55,33 @@ def parse_index(data: bytes, path: str) -> tuple[list[IndexEntry], list[IndexLin
             )
         )
     return entries, faults
+
+
+def parse_columns(data: bytes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]] | None:
+    """Reads an index at once: the keys and the offsets in order; None unless it has lines, each is
+    `key TAB offset LF`, and every key is below 2**64. `parse_index` says what is wrong with it."""
+    import numpy as np
+
+    text = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(text < ord("0"))  # of the numbers: TAB, LF, TAB, LF...
+    marks = text[ends]
+    if (
+        not data.endswith(b"\n")
+        or len(ends) % 2
+        or (text > ord("9")).any()
+        or (marks[0::2] != ord("\t")).any()
+        or (marks[1::2] != ord("\n")).any()
+    ):
+        return None
+    steps = np.diff(ends, prepend=-1)  # a number's digits, and its end
+    if steps.min() < 2 or steps[0::2].max() > 20 + 1 or steps[1::2].max() > 19 + 1:
+        return None
+    numbers = np.fromstring(data, dtype=np.uint64, sep=" ")
+    keys, offsets = numbers[0::2], numbers[1::2]
+    most = 2**64 - 1  # what NumPy makes of anything above, too
+    if (keys == most).sum() != data.count(b"%d\t" % most):
+        return None
+    return keys, offsets
 
 
 _FORM = "key TAB offset"

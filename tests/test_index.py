@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import GOLDEN
 from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec.errors import IndexLineError
-from im2rec.index import IndexEntry, format_index, parse_index
+from im2rec.index import IndexEntry, format_index, parse_columns, parse_index
 
 INDEXES = sorted(GOLDEN.rglob("*.idx"))
 
@@ -143,3 +145,80 @@ def test_a_picture_is_no_index() -> None:
         r"x.idx:2: found '\x1a', expected key TAB offset",
         r"x.idx:3: the last line '\x00\x00' has no end: the file is cut",
     ]
+
+
+# Columns
+
+
+def columns(data: bytes) -> list[tuple[int, int]] | None:
+    """The pairs that parse_columns reads."""
+    found = parse_columns(data)
+    if found is None:
+        return None
+    assert [column.dtype for column in found] == [np.uint64, np.uint64]
+    keys, offsets = (column.tolist() for column in found)
+    assert len(keys) == len(offsets)
+    return list(zip(keys, offsets, strict=True))
+
+
+def by_line(data: bytes) -> list[tuple[int, int]] | None:
+    """What parse_columns ought to say, line by line."""
+    *lines, tail = data.split(b"\n")
+    strict = [re.fullmatch(rb"([0-9]{1,20})\t([0-9]{1,19})", line) for line in lines]
+    pairs = [(int(match[1]), int(match[2])) for match in strict if match]
+    if tail or not lines or len(pairs) < len(lines) or max(pairs)[0] >= 2**64:
+        return None
+    return pairs
+
+
+@pytest.mark.parametrize("path", INDEXES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_columns_of_what_mxnet_wrote_are_its_entries(path: Path) -> None:
+    data = path.read_bytes()
+    assert columns(data) == parse_index(data, str(path))[0]
+
+
+EDGES = [10**n + step for n in range(20) for step in (-1, 0)]  # where a number gets a digit more
+EDGES += [power + step for power in (2**31, 2**32, 2**53, 2**63) for step in (-1, 0, 1)]
+EDGES += [2**64 - 2, 2**64 - 1]
+
+
+@given(st.data())
+def test_columns_are_exact(data: st.DataObject) -> None:
+    keys = st.integers(0, 2**64 - 1) | st.sampled_from(EDGES)
+    offsets = st.integers(0, 10**19 - 1) | st.sampled_from([e for e in EDGES if e < 10**19])
+    pairs = data.draw(st.lists(st.tuples(keys, offsets), min_size=1, max_size=20))
+    assert columns(format_index(pairs)) == pairs
+
+
+def test_columns_take_leading_zeros_and_duplicates() -> None:
+    data = b"007\t" + b"0" * 18 + b"4\n" + b"0" * 19 + b"7\t000\n7\t0\n"
+    assert columns(data) == [(7, 4), (7, 0), (7, 0)]
+
+
+@pytest.mark.parametrize(
+    "key", [2**64, 2**64 + 1, 2**64 + 7, 2 * 10**19, 10**20 - 1, f"0{2**64}", f"0{2**64 - 1}"]
+)
+def test_there_are_no_columns_where_a_key_is_beyond_u64(key: object) -> None:
+    most = 2**64 - 1
+    assert columns(f"{key}\t0\n".encode()) is None
+    assert columns(f"{most}\t0\n{key}\t{most // 10}\n{most}\t8\n".encode()) is None
+
+
+@pytest.mark.parametrize("line", [line for line, _ in ODD_LINES.values()], ids=ODD_LINES)
+def test_there_are_no_columns_where_a_line_is_odd(line: bytes) -> None:
+    assert columns(b"1\t0\n" + line + b"\n3\t24\n") is None
+    assert columns(line + b"\n") is None
+    assert columns(b"1\t0\n" + line + b"\r") is None
+
+
+def test_there_are_no_columns_of_an_empty_index_or_with_crlf() -> None:
+    assert columns(b"") is None
+    assert columns(b"1\t0\r\n") is None
+
+
+_PIECES = [b"\n", b"\r", b"\t", b"1", b"42", b" ", b"-", b"/", b":", b"\xff", b"7\t0\n"]
+
+
+@given(st.lists(st.sampled_from([*_PIECES, b"1\t12\n", b"18446744073709551615"])).map(b"".join))
+def test_columns_of_any_bytes_are_those_of_the_lines_or_none(data: bytes) -> None:
+    assert columns(data) == by_line(data)
