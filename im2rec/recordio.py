@@ -145,11 +145,11 @@ class MXRecordIO:
 
     def read(self) -> bytes | None:
         """The next record's bytes; None at the end. Raises RecordError where it is damaged."""
-        self._check_writable(False)
-        self._check_pid()
+        if self.writable or self.pid != os.getpid():  # one look where all is well
+            self._check_writable(False)
+            self._check_pid()
         assert self._reader is not None
-        record = self._reader.read()
-        return None if record is None else record.payload
+        return self._reader.payload()
 
 
 class MXIndexedRecordIO(MXRecordIO):
@@ -219,8 +219,9 @@ class MXIndexedRecordIO(MXRecordIO):
 
     def seek(self, idx: Any) -> None:
         """Makes `read` give the record with this key. Raises KeyError where there is none."""
-        self._check_writable(False)
-        self._check_pid(allow_reset=True)
+        if self.writable or self.pid != os.getpid():
+            self._check_writable(False)
+            self._check_pid(allow_reset=True)
         assert self._reader is not None
         self._reader.seek(self.idx[idx])
 

@@ -6,7 +6,9 @@ import io
 import json
 import os
 import struct
+import tempfile
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -358,6 +360,135 @@ def test_a_file_that_shrinks_while_it_is_read_is_truncated(tmp_path: Path) -> No
         os.truncate(path, MIB)
         with pytest.raises(RecordError, match="0 bytes at the end, expected a record head of 8"):
             reader.read()
+
+
+# Payloads alone
+
+
+def steps(reader: RecordReader, following: Callable[[], bytes | None]) -> list[object]:
+    """What each call gives up to the end or an error, and where the reader stands after it."""
+    told: list[object] = []
+    try:
+        while (payload := following()) is not None:
+            told.append((payload, reader.offset))
+            assert len(told) < 100, "the reader does not get on"
+    except RecordError as error:
+        told.append(str(error))
+    return [*told, reader.offset]
+
+
+def payloads_are_those_of_the_records(data: bytes) -> None:
+    with tempfile.TemporaryFile() as stream:  # a real one, as payloads are read past the stream
+        stream.write(data)
+        stream.seek(0)
+        reader, by_record = RecordReader(stream, "x.rec"), reader_of(data)
+        told = steps(reader, reader.payload)
+    records = (record.payload for record in by_record)
+    assert told == steps(by_record, lambda: next(records, None))
+
+
+@given(st.lists(st.one_of(payloads, st.integers(495, 520).map(bytes)), max_size=5))
+def test_payloads_are_those_of_sound_records(written: list[bytes]) -> None:
+    payloads_are_those_of_the_records(b"".join(map(frame, written)))
+
+
+@pytest.mark.parametrize("before", [0, 300, 496, 500, 504, 508, 520, 70_000])
+def test_payloads_of_damaged_files_are_those_of_the_records(before: int) -> None:
+    # The damage falls inside what is read first, across its end, and behind it.
+    for body in (b"", bytes(before)):
+        for data, _ in FAULTS.values():
+            payloads_are_those_of_the_records(frame(body) + data)
+        for length in (before + 1, before + 2, before + 3):
+            sound = frame(bytes([7]) * length)
+            for at in range(len(sound) - 4, len(sound)):
+                payloads_are_those_of_the_records(sound[:at] + b"\1" + sound[at + 1 :] + WHOLE)
+                payloads_are_those_of_the_records(sound[:at])
+
+
+@pytest.mark.parametrize("at", FRAMING_BYTES)
+def test_payloads_of_a_file_with_a_changed_head_are_those_of_the_records(at: int) -> None:
+    for data in changed(at):
+        payloads_are_those_of_the_records(data)
+
+
+def test_payloads_and_records_may_be_asked_for_in_turn(tmp_path: Path) -> None:
+    (tmp_path / "x.rec").write_bytes(FILE)
+    with open(tmp_path / "x.rec", "rb") as stream:
+        reader = RecordReader(stream, "x.rec")
+        for number in (3, 0, 2):
+            reader.seek(ENDS[number])
+            assert reader.payload() == SOUND[number]
+            record = reader.read()
+            assert record is not None
+            assert (record.offset, record.payload) == (ENDS[number + 1], SOUND[number + 1])
+        assert reader.payload() == SOUND[4]
+        assert reader.payload() is None
+        assert reader.read() is None
+
+
+@pytest.mark.parametrize("size", [3, 1000, MIB])
+def test_payloads_of_a_file_that_changes_its_size(size: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.rec"
+    path.write_bytes(frame(bytes(size)) * 2)
+    with open(path, "rb") as stream:
+        reader = RecordReader(stream, "x.rec")
+        assert reader.payload() == bytes(size)
+        second = reader.offset
+        with open(path, "ab") as more:
+            more.write(WHOLE)
+        assert reader.payload() == bytes(size)
+        assert reader.payload() is None  # as large as it was at the start
+        os.truncate(path, 2 * second - 4)
+        reader.seek(second)
+        with pytest.raises(RecordError, match="the file became shorter while it was read"):
+            reader.payload()
+        os.truncate(path, second)
+        with pytest.raises(RecordError, match="0 bytes at the end, expected a record head of 8"):
+            reader.payload()
+        assert reader.offset == second
+
+
+def test_a_payload_whose_length_lies_allocates_nothing(tmp_path: Path) -> None:
+    (tmp_path / "lie.rec").write_bytes(part(0, b"abcd", 2**29 - 1))
+    with open(tmp_path / "lie.rec", "rb") as stream:
+        reader = RecordReader(stream, "lie.rec")
+        tracemalloc.start()
+        try:
+            with pytest.raises(RecordError, match="a record of 536870911 bytes"):
+                reader.payload()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_the_first_part_of_a_cut_record_is_no_payload_in_the_largest_of_files(
+    tmp_path: Path,
+) -> None:
+    # Its lrecord, cflag and all, is a length that such a file could hold.
+    with open(tmp_path / "x.rec", "wb") as file:
+        file.write(part(1, b"abcd") + part(3, b"efgh"))
+        file.truncate(2**30)  # a hole, which takes no room
+    with open(tmp_path / "x.rec", "rb") as stream:
+        assert RecordReader(stream, "x.rec").payload() == b"abcd" + MAGIC + b"efgh"
+
+
+def test_payloads_where_the_system_cannot_read_at_an_offset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(framing, "_HAS_PREAD", False)
+    monkeypatch.delattr(os, "pread", raising=False)
+    payloads_are_those_of_the_records(FILE)
+    payloads_are_those_of_the_records(FILE[:-1])
+
+
+def test_a_payload_of_a_closed_stream_is_a_value_error(tmp_path: Path) -> None:
+    # Another file may have its descriptor by now.
+    (tmp_path / "x.rec").write_bytes(FILE)
+    with open(tmp_path / "x.rec", "rb") as stream:
+        reader = RecordReader(stream, "x.rec")
+    with open(tmp_path / "x.rec", "rb"), pytest.raises(ValueError, match="closed file"):
+        reader.payload()
 
 
 # Moving about
