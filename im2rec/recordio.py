@@ -13,9 +13,10 @@ import numbers
 import os
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeVar, cast
 
-from im2rec import framing, image_record
+from im2rec import framing, image_record, index
 from im2rec.errors import ImageError, IndexLineError, InputError, printable
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ _IR_SIZE = image_record.HEADER.size
 
 _OPENED = {"_stream", "_reader"}  # attributes that a copy of a handle makes for itself
 _KEY_ERRORS = "surrogateescape"  # a text key may be a file name, so any bytes
+
+_WINDOW = 300  # bytes; two of them hold fewer digits than the 640 that Python always makes a number
+_LARGE = 4 << 20  # bytes of index, from where on loading NumPy pays
 
 _Handle = TypeVar("_Handle", bound="MXRecordIO")
 
@@ -157,7 +161,8 @@ class MXIndexedRecordIO(MXRecordIO):
 
     idx_path: path of the index; uri: of the `.rec`; flag: "r" or "w"; key_type: what a key is,
     int unless a program wrote its own. `idx` maps key to offset in bytes, `keys` has them in file
-    order. Raises IndexLineError where the index is malformed.
+    order; opening checks the index, and both are made when first asked for. Raises IndexLineError
+    where the index is malformed.
     """
 
     def __init__(
@@ -168,8 +173,8 @@ class MXIndexedRecordIO(MXRecordIO):
         key_type: Callable[[Any], Any] = int,
     ) -> None:
         self.idx_path = os.fspath(idx_path)
-        self.idx: dict[Any, int] = {}
-        self.keys: list[Any] = []
+        self.idx = {}
+        self.keys = []
         self.key_type = key_type
         self.fidx: Any = None
         super().__init__(uri, flag)
@@ -190,7 +195,15 @@ class MXIndexedRecordIO(MXRecordIO):
             raise
 
     def _read_index(self) -> None:
-        for number, line in enumerate(self.fidx, 1):
+        text = self.fidx.buffer.read()
+        if self.key_type is int and _is_plain(text):
+            self._text = text
+            del self.idx, self.keys  # until they are asked for
+            return
+        lines = text.decode("utf-8", _KEY_ERRORS).split("\n")
+        if not lines[-1]:
+            lines.pop()
+        for number, line in enumerate(lines, 1):
             key, tab, offset = line.strip().partition("\t")
             try:
                 if not tab:
@@ -200,6 +213,32 @@ class MXIndexedRecordIO(MXRecordIO):
             except ValueError:
                 found = f"found {line.strip()[:40]!r}, expected key TAB offset"
                 raise IndexLineError(self.idx_path, number, found) from None
+
+    @cached_property
+    def idx(self) -> dict[Any, int]:
+        """The offset of each key's record, in bytes from the start of the file."""
+        self._make_idx_and_keys()
+        return cast("dict[Any, int]", self.__dict__["idx"])
+
+    @cached_property
+    def keys(self) -> list[Any]:
+        """The keys in file order."""
+        self._make_idx_and_keys()
+        return cast("list[Any]", self.__dict__["keys"])
+
+    def _make_idx_and_keys(self) -> None:
+        """Makes both of the index's plain lines; what the program has set or another thread has
+        made meanwhile stays."""
+        text = self._text
+        columns = index.parse_columns(text) if len(text) >= _LARGE else None
+        if columns is not None:
+            keys, offsets = columns[0].tolist(), columns[1].tolist()
+        else:  # few lines, or a key that NumPy cannot hold
+            numbers = list(map(int, text.split()))
+            keys, offsets = numbers[0::2], numbers[1::2]
+        self.__dict__.setdefault("keys", keys)
+        self.__dict__.setdefault("idx", dict(zip(keys, offsets, strict=True)))
+        self._text = b""
 
     def close(self) -> None:
         """Closes both files."""
@@ -255,6 +294,18 @@ class MXIndexedRecordIO(MXRecordIO):
         self.fidx.write(f"{text}\t{at}\n")
         self.idx[key] = at
         self.keys.append(key)
+
+
+def _is_plain(text: bytes) -> bool:
+    """Whether every line is digits, TAB, digits, LF, and no number too long for Python."""
+    return (
+        text.translate(None, b"0123456789") == b"\t\n" * text.count(b"\n")
+        and text.endswith(b"\n")
+        and not text.startswith(b"\t")
+        and b"\n\t" not in text
+        and b"\t\n" not in text
+        and all(b"\n" in text[at : at + _WINDOW] for at in range(0, len(text) - _WINDOW, _WINDOW))
+    )
 
 
 def pack(header: IRHeader | tuple[int, Any, int, int], s: bytes) -> bytes:

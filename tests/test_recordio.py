@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -653,6 +654,171 @@ def test_a_malformed_index_is_an_error_with_the_line(
     with pytest.raises(IndexLineError) as caught:
         MXIndexedRecordIO(idx, rec, "r")
     assert str(caught.value) == f"{idx}:2: found {shown}, expected key TAB offset"
+
+
+# Indexes read at once
+
+
+def opened(
+    idx: Path, key_type: Callable[[Any], Any] = int
+) -> tuple[list[Any], dict[Any, int]] | str:
+    """Keys and offsets of an index, or the error's text."""
+    rec = idx.with_suffix(".rec")
+    rec.touch()
+    try:
+        with MXIndexedRecordIO(idx, rec, "r", key_type) as reader:
+            pass
+        return reader.keys, reader.idx
+    except IndexLineError as error:
+        return str(error)
+
+
+def is_read_as_by_lines(data: bytes, folder: Path) -> None:
+    """Holds an index's reading against that with a key type of one's own, which is line by line."""
+    (folder / "x.idx").write_bytes(data)
+    assert opened(folder / "x.idx") == opened(folder / "x.idx", lambda text: int(text))
+
+
+@pytest.fixture(params=[0, 2**60], ids=["with NumPy", "without NumPy"])
+def _way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes every index for a large one, or none."""
+    monkeypatch.setattr(recordio, "_LARGE", request.param)
+
+
+@pytest.mark.usefixtures("_way")
+def test_any_index_is_read_as_by_lines(tmp_path: Path) -> None:
+    pieces = [b"\n", b"\r", b"\t", b"1", b"42", b" ", b"-", b"_", b"\xff", b"\x0b", b"\xc2\xb2"]
+
+    @given(st.lists(st.sampled_from([*pieces, b"7\t0\n", b"1\t12\n", b"0\t016\n"])).map(b"".join))
+    def holds(data: bytes) -> None:
+        is_read_as_by_lines(data, tmp_path)
+
+    holds()
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("first", [b"", b"7", b"\t16", b"7\t", b"7\t1\t2", b"7\t0\t", b"\t\t"])
+def test_a_bad_first_line_is_found(first: bytes, tmp_path: Path) -> None:
+    is_read_as_by_lines(first + b"\n", tmp_path)
+    is_read_as_by_lines(first + b"\n7\t0\n", tmp_path)
+
+
+@pytest.mark.usefixtures("_way")
+def test_digits_are_of_the_key_type_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "x.idx").write_bytes(b"7\t0\n07\t16\n")
+    assert opened(tmp_path / "x.idx", str) == (["7", "07"], {"7": 0, "07": 16})
+
+
+@pytest.mark.usefixtures("_way")
+@given(pairs=st.lists(st.tuples(st.integers(0, 2**66), st.integers(0, 2**66)), max_size=20))
+def test_numbers_of_an_index_are_exact(
+    pairs: list[tuple[int, int]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    idx = tmp_path_factory.mktemp("given") / "x.idx"
+    idx.write_bytes(b"".join(b"%d\t%d\n" % pair for pair in pairs))
+    found = opened(idx)
+    assert found == ([key for key, _ in pairs], dict(pairs))
+    assert {type(number) for number in [*found[0], *found[1].values()]} <= {int}
+
+
+@pytest.mark.usefixtures("_way")
+@pytest.mark.parametrize("digits", [1, 20, 299, 300, 301, 598, 600, 640, 4300, 4301, 5000])
+def test_a_long_number_is_read_or_refused_wherever_it_stands(digits: int, tmp_path: Path) -> None:
+    number = b"9" * digits
+    for before in (0, 1, 74, 75, 1000):
+        for line in (number + b"\t1\n", b"1\t" + number + b"\n"):
+            is_read_as_by_lines(b"1\t0\n" * before + line, tmp_path)
+            is_read_as_by_lines(b"1\t0\n" * before + line + b"1\t0\n" * 200, tmp_path)
+
+
+def test_a_large_index_is_read_and_its_bad_line_found(tmp_path: Path) -> None:
+    lines = [b"%d\t%d\n" % (2**64 - 1 - key, key << 40) for key in range(150_000)]
+    assert sum(map(len, lines)) > recordio._LARGE
+    (tmp_path / "x.idx").write_bytes(b"".join(lines))
+    keys = [2**64 - 1 - key for key in range(150_000)]
+    assert opened(tmp_path / "x.idx") == (
+        keys,
+        dict(zip(keys, range(0, 150_000 << 40, 1 << 40), strict=True)),
+    )
+    lines[123_456] = b"7 8\n"
+    (tmp_path / "x.idx").write_bytes(b"".join(lines))
+    expected = f"{tmp_path / 'x.idx'}:123457: found '7 8', expected key TAB offset"
+    assert opened(tmp_path / "x.idx") == expected
+
+
+def test_keys_are_those_of_the_index_when_it_was_opened(tmp_path: Path) -> None:
+    paths = write_indexed(tmp_path, THREE)
+    with MXIndexedRecordIO(*paths, "r") as reader:
+        Path(paths[0]).write_bytes(b"5\t0\n")
+        assert reader.keys == list(THREE)
+        assert reader.read_idx(0) == b""
+        reader.reset()
+        assert (reader.keys, reader.idx) == ([5], {5: 0})
+
+
+def test_keys_and_idx_that_a_program_has_set_stay(tmp_path: Path) -> None:
+    paths = write_indexed(tmp_path, THREE)
+    with MXIndexedRecordIO(*paths, "r") as reader:
+        reader.keys = [0]
+        assert reader.idx == {7: 0, 0: 16, 2**64 - 1: 24}
+        assert reader.keys == [0]
+    with MXIndexedRecordIO(*paths, "r") as reader:
+        reader.idx = {8: 16}
+        assert reader.keys == list(THREE)
+        assert reader.read_idx(8) == b""
+
+
+def test_a_handle_closed_before_its_keys_were_asked_for_still_has_them(tmp_path: Path) -> None:
+    reader = MXIndexedRecordIO(*write_indexed(tmp_path, THREE), "r")
+    reader.close()
+    for twin in (pickle.loads(pickle.dumps(reader)), copy.copy(reader), reader):
+        assert (twin.is_open, twin.keys, list(twin.idx)) == (False, list(THREE), list(THREE))
+
+
+def test_threads_that_ask_at_once_get_the_same(tmp_path: Path) -> None:
+    lines = [f"{key}\t{key * 8}\n" for key in range(20_000)]
+    (tmp_path / "x.idx").write_text("".join(lines), "ascii")
+    (tmp_path / "x.rec").touch()
+    reader = MXIndexedRecordIO(tmp_path / "x.idx", tmp_path / "x.rec", "r")
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda name: getattr(reader, name), ["idx", "keys"] * 8))
+    assert {id(one) for one in found} == {id(reader.idx), id(reader.keys)}
+    assert (len(reader.keys), reader.idx[19_999]) == (20_000, 19_999 * 8)
+
+
+def test_an_index_may_come_through_a_pipe(tmp_path: Path) -> None:
+    _, rec = write_indexed(tmp_path, THREE)
+    for data in (b"7\t0\n0\t16\n", b"7\t0\n0\t16"):
+        reading, writing = os.pipe()
+        os.write(writing, data)
+        os.close(writing)
+        with MXIndexedRecordIO(f"/proc/self/fd/{reading}", rec, "r") as reader:
+            assert reader.read_idx(0) == b""
+        os.close(reading)
+
+
+# Files that change
+
+
+def test_a_record_read_by_key_from_a_file_that_shrank_is_an_error(tmp_path: Path) -> None:
+    paths = write_indexed(tmp_path, LARGE)
+    with MXIndexedRecordIO(*paths, "r") as reader:
+        os.truncate(paths[1], reader.idx[2] + 1000)
+        with pytest.raises(RecordError, match="the file became shorter while it was read"):
+            reader.read_idx(2)
+        with pytest.raises(RecordError, match="0 bytes at the end, expected a record head of 8"):
+            reader.read_idx(3)
+        assert reader.read_idx(1) == LARGE[1]
+
+
+def test_a_program_may_look_in_on_seek_and_read(tmp_path: Path) -> None:
+    class Shouting(MXIndexedRecordIO):
+        def read(self) -> bytes | None:
+            record = super().read()
+            return record and record.upper()
+
+    with Shouting(*write_indexed(tmp_path, THREE), "r") as reader:
+        assert reader.read_idx(7) == b"SEVEN"  # read_idx calls both, as MXNet's does
 
 
 def test_a_damaged_file_gives_the_records_before_the_damage(tmp_path: Path) -> None:
