@@ -6,7 +6,6 @@ Data goes to stdout, everything else to stderr. The verbs are imported when they
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import re
@@ -15,11 +14,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from im2rec import __version__
 from im2rec.errors import (
     Im2recError,
     InputError,
@@ -169,6 +168,12 @@ def _print(text: str) -> None:
         sys.stdout.write(text + "\n")
     except BrokenPipeError:
         raise _PipeClosed from None
+
+
+def _print_json(value: Any, indent: int | None = None) -> None:
+    import json
+
+    _print(json.dumps(value, indent=indent, ensure_ascii=False))
 
 
 def _say(text: str) -> None:
@@ -324,6 +329,8 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # no generic before cli
         if not match:
             self.fail(f"{value!r} is no size; expected 500000, 64K, 1GiB or 2GB", param, ctx)
         base = 1000 if (match[3] or "").upper() == "B" else 1024  # 1GB is 10**9, 1G and 1GiB 2**30
+        from fractions import Fraction
+
         size = int(Fraction(match[1]) * base ** " KMGT".index(match[2].upper() or " "))
         if size < 1:
             self.fail(f"{value!r} is less than one byte", param, ctx)
@@ -369,9 +376,7 @@ def _extensions(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        from importlib.metadata import version
-
-        _print(f"im2rec {version('im2rec')}")
+        _print(f"im2rec {__version__}")
         context.exit()
 
 
@@ -813,7 +818,7 @@ def inspect_command(
     if records:
         return EXIT_DONE
     if as_json:
-        _print(json.dumps([each.as_dict() for each in summaries], indent=2, ensure_ascii=False))
+        _print_json([each.as_dict() for each in summaries], indent=2)
     else:
         _print("\n".join(_summary_text(each) for each in summaries).removesuffix("\n"))
     return EXIT_DONE
@@ -836,7 +841,7 @@ def _print_record_json(line: RecordLine) -> None:
 
     record = asdict(line)  # JSON has no NaN or infinity
     record["labels"] = [label if math.isfinite(label) else str(label) for label in line.labels]
-    _print(json.dumps(record, ensure_ascii=False))
+    _print_json(record)
 
 
 def _summary_text(summary: Summary) -> str:
@@ -936,7 +941,7 @@ def verify_command(
                 _print(_problem_text(problem))
         _print_verify_report(report, talk)
     if as_json:
-        _print(json.dumps([_verify_dict(each) for each in reports], indent=2, ensure_ascii=False))
+        _print_json([_verify_dict(each) for each in reports], indent=2)
     return EXIT_PROBLEMS if any(report.problems for report in reports) else EXIT_DONE
 
 
