@@ -239,6 +239,27 @@ def format_float32(label: float) -> str:
     return f"{label:.9g}"  # enough for every float32
 
 
+def format_rows(first: int, label: int, folder: str, names: Iterable[str]) -> list[str]:
+    """A line, with its end, for each file of a folder: ids first, first + 1..., one whole label.
+
+    folder: what comes before the names, "" or with a slash at the end. All must be such as a list
+    can hold.
+    """
+    middle = f"\t{label}\t{folder}"
+    return [f"{number}{middle}{name}\n" for number, name in enumerate(names, first)]
+
+
+def renumbered(rows: Iterable[str]) -> list[str]:
+    """The lines with ids 0, 1... in the place of their own."""
+    rests = [row.partition("\t")[2] for row in rows]
+    return [f"{number}\t{rest}" for number, rest in enumerate(rests)]
+
+
+def row_label(row: str) -> str:
+    """The first label of a line that is well formed."""
+    return row.split("\t", 2)[1]
+
+
 def format_list(entries: Iterable[Entry]) -> bytes:
     """The entries as a list's bytes. Raises ValueError as `format_row` does."""
     return b"".join([format_row(entry) for entry in entries])

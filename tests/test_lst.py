@@ -21,8 +21,11 @@ from im2rec.lst import (
     format_label,
     format_list,
     format_row,
+    format_rows,
     parse_row,
     read_list,
+    renumbered,
+    row_label,
 )
 
 LISTS = sorted(GOLDEN.rglob("*.lst"))
@@ -372,6 +375,15 @@ def test_a_list_has_these_bytes() -> None:
         b"0\t3\tant/a b.jpg\n18446744073709551615\t0.5\t-2\t\xc3\xbc.png\n"
     )
     assert format_list([]) == b""
+
+
+def test_a_folders_rows_are_those_of_its_entries() -> None:
+    rows = format_rows(9, 3, "ant/", ["a b.jpg", "ü.png"])
+    entries = [Entry(9, (3.0,), "ant/a b.jpg"), Entry(10, (3.0,), "ant/ü.png")]
+    assert "".join(rows).encode() == format_list(entries)
+    assert format_rows(0, 0, "", ["a.jpg"]) == ["0\t0\ta.jpg\n"]
+    assert [row_label(row) for row in rows] == ["3", "3"]
+    assert renumbered(rows[::-1]) == ["0\t3\tant/ü.png\n", "1\t3\tant/a b.jpg\n"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec.errors import Im2recError, InputError, OptionError, OutputError
-from im2rec.make_list import ListOptions, ListReport, make_list
+from im2rec.make_list import ListOptions, ListReport, _shuffle, make_list
 
 NOBODY = 65534  # a user who may not read everything, as root may
 
@@ -148,6 +148,15 @@ def test_the_order_is_that_of_pythons_shuffle_with_the_seed(tmp_path: Path, seed
     assert rows(tmp_path / "set.lst") == [(str(n), "0", f"a/{n}.jpg") for n in numbers]
 
 
+@given(st.integers(0, 1100), st.integers(-(2**70), 2**70))
+def test_any_number_of_rows_is_shuffled_as_python_does(count: int, seed: int) -> None:
+    ours = [str(number) for number in range(count)]
+    pythons = ours.copy()
+    _shuffle(ours, seed)
+    random.Random(seed).shuffle(pythons)
+    assert ours == pythons
+
+
 def test_the_locale_does_not_change_the_list(tmp_path: Path, im2rec: Run) -> None:
     root = tree(tmp_path / "root", "\u00e9/\u65e5.jpg", "z/1.jpg")
     im2rec("make-list", "there", "root", "--no-shuffle", env={"LC_ALL": "C.UTF-8"})
@@ -268,6 +277,40 @@ def test_extensions_are_taken_in_every_spelling(
     done = im2rec("make-list", "--no-shuffle", *given, "set", root)
     assert list(labels(root)) == ["a/2.gif", "a/3.txt"]
     assert "passed over: 1 file (1 .jpg); listed are .gif .txt\n" in done.stderr
+
+
+ENDINGS = st.sampled_from(
+    [".jpg", ".JPG", ".Jpg", ".a.jpg", ".gz", ".", "..", "jpg", ".ß", ".SS", ""]
+)
+
+
+@given(
+    st.sets(
+        st.builds(
+            str.__add__, st.sampled_from(["", ".", "..", "a", "b.jpg", ".jpg", "ß", "-"]), ENDINGS
+        )
+    ),
+    st.lists(st.sampled_from([".jpg", ".a.jpg", ".", ".ß", ".ss", ".gz"]), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_an_extension_is_what_splitext_says(
+    names: set[str], extensions: list[str], hidden: bool
+) -> None:
+    names = names - {"", ".", ".."}
+    seen = {name for name in names if hidden or not name.startswith(".")}
+    images = {name for name in seen if os.path.splitext(name)[1].lower() in extensions}
+    with tempfile.TemporaryDirectory() as folder:
+        root = tree(Path(folder, "root"), "class/", *[f"class/{name}" for name in names])
+        if not images:
+            assert "no image found" in refused(
+                root, extensions=tuple(extensions), include_hidden=hidden
+            )
+            return
+        report = listed(root, extensions=tuple(extensions), include_hidden=hidden)
+        assert list(labels(root)) == [f"class/{name}" for name in sorted(images)]
+    assert report.hidden == len(names) - len(seen)
+    assert report.other_extensions.total() == len(seen) - len(images)
+    assert report.class_counts == {0: len(images)}
 
 
 def test_hidden_names_are_passed_over_and_counted(tmp_path: Path) -> None:
