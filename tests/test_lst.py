@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from conftest import GOLDEN
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from im2rec.errors import InputError, ListError
@@ -166,6 +168,19 @@ def test_a_list_costs_little_more_memory_than_its_file() -> None:
         tracemalloc.stop()
     assert len(images) == 30_000
     assert kept < 12 * 30_000  # besides data: 8 bytes a row, and the array's spare room
+
+
+@pytest.mark.parametrize("most", [2**62, 10**5])
+def test_a_list_is_checked_in_little_memory_whatever_its_ids(most: int) -> None:
+    ids = random.Random(1).sample(range(most), 10**5)
+    data = b"".join(b"%d\t%d\tclass/image.jpg\n" % (number, number % 10) for number in ids)
+    tracemalloc.start()
+    try:
+        ImageList("x.lst", data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 45 * 10**5  # a set of the ids alone would take more
 
 
 @pytest.mark.parametrize(
@@ -347,6 +362,96 @@ def test_each_row_that_repeats_an_id_is_a_fault(ids: list[int]) -> None:
         assert list(refused(data).faults) == faults
     else:
         assert [entry.id for entry in listed(data)] == ids
+
+
+@given(
+    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=30),
+    st.sampled_from([1, 8 * 40 + 1, 2**40]),
+    st.randoms(),
+)
+def test_ids_that_come_again_are_found_among_any_others(
+    some: list[int], step: int, chance: random.Random
+) -> None:
+    ids = [*dict.fromkeys(some), *[number * step for number in range(40 - len(set(some)))]]
+    chance.shuffle(ids)
+    data = b"".join(b"%d\t0\ta\n" % number for number in ids)
+    faults = [
+        (line, f"id {number} stands in line {ids.index(number) + 1} already")
+        for line, number in enumerate(ids, 1)
+        if number in ids[: line - 1]
+    ]
+    if faults:
+        error = refused(data)
+        assert (list(error.faults), error.count) == (faults[:20], len(faults))
+    else:
+        assert [entry.id for entry in listed(data)] == ids
+
+
+PLAIN_ROWS = [b"%d\t%d\tclass/image_%d.jpg\n" % (i, i % 1000, i) for i in range(6000)]
+ROWS_APART = [line for line, _ in MALFORMED] + [
+    b"",
+    b"  ",
+    b"\r",
+    b"18446744073709551615\t0\ta",
+    b"99999999\t-3.50\ta",
+    b"99999999\t99999999\ta",
+    b"99999999\t1\t2\ta",
+    b"99999999\t1\t/a",
+    b"99999999\t1\ta/../b",
+    b"99999999\t1\t..",
+    b"99999999\t1\ta..b",
+    b"99999999\t1\ta\rb",
+    b"99999999\t1\ta\r\r",
+    b"99999999\t1\t a",
+    "99999999\t1\t\u3000".encode(),
+    "99999999\t1\t\u2028a\x85".encode(),
+    "99999999\t1\tü".encode(),
+    b"99999999\t1.\ta",
+    b"99999999\t\t\ta",
+    b"\xef\xbb\xbf99999999\t1\ta",
+    b"+5\t1\ta",
+    b"1\t1\ta",
+    b"01\t1\ta",
+]
+
+
+@given(
+    st.dictionaries(st.integers(0, 6000), st.sampled_from(ROWS_APART), max_size=4),
+    st.sampled_from([b"\n", b"\r\n"]),
+    st.booleans(),
+)
+@settings(max_examples=60)
+def test_rows_among_many_plain_ones_are_read_as_they_are_alone(
+    apart: dict[int, bytes], ending: bytes, ended: bool
+) -> None:
+    lines = [line.removesuffix(b"\n") for line in PLAIN_ROWS]
+    for place in sorted(apart, reverse=True):
+        lines.insert(place, apart[place])
+    data = ending.join(lines) + ending * ended
+    faults, entries, leaves, seen = [], [], [], dict[int, int]()
+    for number, text in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        line = text.removesuffix(b"\r")
+        if not line.strip():
+            continue
+        try:
+            entry = parse_row(line)
+        except ValueError as error:
+            faults.append((number, str(error)))
+            continue
+        if seen.setdefault(entry.id, number) != number:
+            first = seen[entry.id]
+            faults.append((number, f"id {entry.id} stands in line {first} already"))
+        entries.append((number, entry))
+        if entry.path.startswith("/") or ".." in entry.path.split("/"):
+            leaves.append(number)
+    if faults:
+        assert refused(data).faults == tuple(faults)
+        return
+    images = ImageList("x.lst", data)
+    assert list(images.numbered()) == entries
+    assert list(images) == [entry for _, entry in entries]
+    assert images.leaves_root == leaves
+    assert images.label_widths == Counter(len(entry.labels) for _, entry in entries)
 
 
 FRAGMENTS = [b"\t", b"\t", b"\n", b"\r\n", b"0", b"7", b"-", b"1e39", b"nan", b" ", b"a.jpg"]
