@@ -9,7 +9,6 @@ file's bytes and one offset a row, and a row is parsed when it is asked for, so 
 from __future__ import annotations
 
 import codecs
-import hashlib
 import math
 import operator
 import os
@@ -45,6 +44,8 @@ class ImageList:
     """
 
     def __init__(self, path: str, data: bytes) -> None:
+        import hashlib  # it is slow to load, and make-list needs none
+
         self.path = path
         self.sha256 = hashlib.sha256(data).hexdigest()
         self.label_widths: dict[int, int] = {}

@@ -408,12 +408,12 @@ def _shuffle(rows: list[str], seed: int) -> None:
     """What random.Random(seed).shuffle does, in two thirds of its time: without a call of Python
     for each row."""
     draw = random.Random(seed).getrandbits
-    for bits in range(len(rows).bit_length(), 1, -1):  # those that the numbers of rows left have
-        for left in range(min(len(rows), 2**bits - 1), 2 ** (bits - 1) - 1, -1):
+    for bits in range(len(rows).bit_length(), 1, -1):  # of the number of rows that are left
+        for last in range(min(len(rows), 2**bits - 1) - 1, 2 ** (bits - 1) - 2, -1):
             other = draw(bits)
-            while other >= left:
+            while other > last:
                 other = draw(bits)
-            rows[left - 1], rows[other] = rows[other], rows[left - 1]
+            rows[last], rows[other] = rows[other], rows[last]
 
 
 def _split(rows: list[str], options: ListOptions) -> Iterator[tuple[str, list[str]]]:
