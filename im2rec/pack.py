@@ -237,6 +237,13 @@ def _check_options(options: PackOptions) -> None:
         )
     if image.interpolation not in INTERPOLATIONS:
         raise OptionError(f"interpolation {image.interpolation!r} is none of {[*INTERPOLATIONS]}")
+    if image.dct_scaling:
+        if not image.resize:
+            raise OptionError("dct-scaling means nothing without a resize")
+        if image.interpolation != "area":
+            raise OptionError(f"dct-scaling reduces by area, not by {image.interpolation}")
+        if image.color == -1:
+            raise OptionError("dct-scaling needs color 0 or 1: as stored, a JPEG cannot be scaled")
     if image.color not in (-1, 0, 1):
         raise OptionError(f"color {image.color}, expected -1, 0 or 1")
     if image.resize < 0:
@@ -318,13 +325,16 @@ class _Joiner:
     def __init__(
         self,
         images: ImageList,
+        root: str,
         options: PackOptions,
         writer: SetWriter,
         report: PackReport,
+        progress: Progress,
         workers: int,
     ) -> None:
-        self._images, self._options = images, options
-        self._writer, self._report = writer, report
+        self._images, self._root, self._options = images, root, options
+        self._writer, self._report, self._progress = writer, report, progress
+        self._allowed = _allowed_failures(options, len(images))
         most = len(images) // (workers * PARTS_PER_WORKER)
         size = max(1, min(ROWS_PER_PART, most))
         self._slices = enumerate(_slices(len(images), size, options.shards))
@@ -333,9 +343,8 @@ class _Joiner:
         self._packed: dict[int, tuple[int, Job, ShardStats]] = {}  # not placed: worker, job, stats
         self._orders: defaultdict[int, list[tuple[int, tuple[Piece, ...]]]] = defaultdict(list)
         self._readers: dict[str, int] = {}  # the worker that makes a file's digest
-        self._is_ended = False
+        self._rows_done = 0
         self.digests: dict[str, str] = {}
-        self.rows_done = 0
 
     def job_for(self, worker: int) -> Job | None:
         """What an idle worker is to do now."""
@@ -352,7 +361,7 @@ class _Joiner:
         return job if job.place or job.digest or job.rows else None
 
     def take(self, worker: int, job: Job, done: Done) -> None:
-        """Takes what came of a job."""
+        """Takes what came of a job. Raises TooManyFailures, and NothingPacked for a wrong ROOT."""
         for _, pieces in job.place:
             self._writer.written(pieces)
         self.digests.update(done.digests)
@@ -361,12 +370,11 @@ class _Joiner:
         while self._placed in self._packed:
             self._place(*self._packed.pop(self._placed))
             self._placed += 1
-        if self.rows_done == len(self._images) and not self._is_ended:
-            self._is_ended = True
-            self._writer.end()
+            if self._rows_done == len(self._images):
+                self._writer.end()
 
     def _place(self, worker: int, job: Job, stats: ShardStats) -> None:
-        """Gives a part its place and counts it in the report."""
+        """Gives a part its place, and counts it."""
         shard = _shard_of(job.first, len(self._images), self._options)
         self._orders[worker].append((job.part, self._writer.place(stats.records, shard)))
         report = self._report
@@ -377,7 +385,13 @@ class _Joiner:
         report.turned += stats.turned
         report.cmyk += stats.cmyk
         report.other += stats.other
-        self.rows_done = job.last
+        self._rows_done = job.last
+        self._progress(report, job.last)
+        if report.failed > self._allowed:
+            path, rows = self._images.path, report.rows
+            if not report.packed and all(map(is_missing, report.failures)):
+                raise NothingPacked(path, report.failed, rows, self._root)
+            raise TooManyFailures(path, report.failed, self._allowed, rows)
 
 
 def _pack_parts(
@@ -392,8 +406,7 @@ def _pack_parts(
     """Packs every row into the files that the writer plans; the sha256 of each. The report says how
     far it came."""
     workers = min(options.workers or pool.available_cpus(), len(images))
-    allowed = _allowed_failures(options, len(images))
-    joiner = _Joiner(images, options, writer, report, workers)
+    joiner = _Joiner(images, root, options, writer, report, progress, workers)
 
     def path_of(row: int) -> str:
         return next(images.rows(row, row + 1)).path
@@ -414,15 +427,8 @@ def _pack_parts(
                     crew.start(worker, job)
             if not crew.is_busy:
                 return joiner.digests
-            rows_done = joiner.rows_done
             for worker, job, done in crew.wait():
                 joiner.take(worker, job, done)
-            if joiner.rows_done > rows_done:
-                progress(report, joiner.rows_done)
-            if report.failed > allowed:
-                if not report.packed and all(map(is_missing, report.failures)):
-                    raise NothingPacked(images.path, report.failed, report.rows, root)
-                raise TooManyFailures(images.path, report.failed, allowed, report.rows)
 
 
 def _allowed_failures(options: PackOptions, rows: int) -> int:

@@ -448,3 +448,19 @@ def test_the_numbers_that_help_states_are_those_of_the_library() -> None:
     numbers = {name: int(number) for number, name in cli.INTERPOLATION_NUMBERS.items()}
     assert numbers == image_ops.INTERPOLATIONS
     assert ",".join(make_list.DEFAULT_EXTENSIONS) in (parameters["exts"].help or "")  # type: ignore[attr-defined]
+
+
+def test_dct_scaling_goes_on_by_area(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN)
+    im2rec("pack", "--dct-scaling", "--resize", "16", "set", CLEAN)
+    options = json.loads((tmp_path / "set.manifest.json").read_text("utf-8"))["options"]
+    assert (options["dct_scaling"], options["interpolation"]) == (True, "area")
+    scaled = (tmp_path / "set.rec").read_bytes()
+    im2rec("pack", "--interpolation", "area", "--resize", "16", "set", CLEAN)
+    assert (tmp_path / "set.rec").read_bytes() != scaled
+    refused = im2rec(
+        "pack", "--dct-scaling", "--resize", "16", "--interpolation", "linear", "set", CLEAN, code=2
+    )
+    assert refused.stderr == "im2rec: error: dct-scaling reduces by area, not by linear\n"
+    refused = im2rec("pack", "--dct-scaling", "--pass-through", "set", CLEAN, code=2)
+    assert "excludes --dct-scaling" in refused.stderr

@@ -32,6 +32,8 @@ from im2rec.image_ops import (
     INTERPOLATIONS,
     ImageOptions,
     PackedImage,
+    _dct_scale,
+    _full_size,
     _method,
     center_crop,
     codec_log,
@@ -63,6 +65,83 @@ def refusal(data: bytes, options: ImageOptions) -> str:
     with pytest.raises(ImageError) as caught:
         convert(data, options, 0)
     return str(caught.value)
+
+
+# --- scaling within the codec -----------------------------------------------------------------
+
+SCALED = replace(NO_LOSS, dct_scaling=True, interpolation="area")
+
+
+def scene(width: int, height: int) -> np.ndarray:
+    """A picture with edges, curves and some noise, as photographs have."""
+    y, x = np.mgrid[0:height, 0:width].astype(np.float32)
+    waves = np.sin(x * y / 40_000) + np.sin(np.hypot(x - width / 3, y - height / 2) / 25)
+    grey = 128 + 40 * waves + 30 * (x > width / 2) + np.random.default_rng(1).normal(0, 4, x.shape)
+    return np.clip(
+        np.dstack([grey, grey.T[:height, :width] if width == height else grey, 255 - grey]), 0, 255
+    ).astype(np.uint8)
+
+
+def jpeg_of(picture: np.ndarray, exif: int = 1) -> bytes:
+    stream = io.BytesIO()
+    tags = Image.Exif()
+    tags[0x0112] = exif
+    Image.fromarray(picture).save(stream, "JPEG", quality=90, exif=tags)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("size", "resize", "scale"),
+    [
+        ((1024, 2000), 64, 8),  # 128 are left, just twice the target
+        ((1023, 2000), 64, 4),
+        ((2000, 512), 64, 4),
+        ((2000, 511), 64, 2),
+        ((256, 256), 64, 2),
+        ((255, 256), 64, 1),
+        ((9000, 9000), 0, 1),
+    ],
+)
+def test_the_codec_leaves_at_least_twice_the_target(
+    size: tuple[int, int], resize: int, scale: int
+) -> None:
+    facts = replace(identify(PHOTO), width=size[0], height=size[1])
+    assert _dct_scale(facts, replace(SCALED, resize=resize)) == scale
+    assert _dct_scale(facts, replace(NO_LOSS, resize=resize)) == 1
+    assert _dct_scale(replace(facts, kind="png"), replace(SCALED, resize=resize)) == 1
+
+
+@pytest.mark.parametrize("color", [0, 1])
+@pytest.mark.parametrize("exif", [1, 6])
+@pytest.mark.parametrize("center_crop", [False, True])
+@pytest.mark.parametrize("size", [(1203, 901), (1003, 1007), (901, 1203)])
+def test_scaling_is_near_to_area_on_all_pixels(
+    color: int, exif: int, center_crop: bool, size: tuple[int, int]
+) -> None:
+    """In size the same, in pixels no farther than 40 dB; a crop may be off by a quarter of a
+    resulting pixel, as it can only be cut between scaled ones."""
+    data = jpeg_of(scene(*size), exif)
+    options = replace(SCALED, resize=100, color=color, center_crop=center_crop)
+    scaled = opencv_s(convert(data, options, 0).image)
+    full = opencv_s(convert(data, replace(options, dct_scaling=False), 0).image)
+    assert scaled.shape == full.shape
+    error = np.mean((scaled.astype(float) - full) ** 2)
+    assert 10 * np.log10(255**2 / error) >= (37 if center_crop else 40)
+
+
+def test_small_pictures_and_other_kinds_are_not_scaled() -> None:
+    for data in (PHOTO, encode(scene(1203, 901), NO_LOSS)):
+        options = replace(SCALED, resize=64)
+        plain = replace(options, dct_scaling=False)
+        assert convert(data, options, 0).image == convert(data, plain, 0).image
+
+
+def test_a_jpeg_whose_exif_block_misleads_keeps_its_shape() -> None:
+    """The turn that OpenCV makes decides, whatever the facts say of it."""
+    data = jpeg_of(scene(1203, 901))
+    wrong = replace(identify(data), orientation=6)
+    picture, _ = decode(data, wrong, 1, 8)
+    assert _full_size(picture, wrong, 8) == (1203, 901)
 
 
 # --- size -------------------------------------------------------------------------------------

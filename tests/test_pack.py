@@ -495,6 +495,15 @@ def test_paths_that_leave_root(tmp_path: Path, row: str, leaves: bool) -> None:
         (PackOptions(ImageOptions(resize=-1)), "resize -1"),
         (PackOptions(ImageOptions(interpolation="best")), "interpolation 'best'"),
         (PackOptions(ImageOptions(max_pixels=0)), "max-pixels 0"),
+        (PackOptions(ImageOptions(dct_scaling=True)), "dct-scaling means nothing without a resize"),
+        (
+            PackOptions(ImageOptions(dct_scaling=True, resize=64)),
+            "dct-scaling reduces by area, not by linear",
+        ),
+        (
+            PackOptions(ImageOptions(dct_scaling=True, resize=64, interpolation="area", color=-1)),
+            "dct-scaling needs color 0 or 1",
+        ),
         (PackOptions(shards=2, shard_size=5), "--shards and --shard-size exclude each other"),
         (PackOptions(shards=0), "shards 0, expected at least 1"),
         (PackOptions(workers=0), "workers 0, expected at least 1"),
@@ -550,6 +559,7 @@ def test_the_manifest_says_how_the_set_was_made(tmp_path: Path) -> None:
             "interpolation": "linear",
             "no_upscale": False,
             "max_pixels": 178956970,
+            "dct_scaling": False,
             "pack_label": True,
             "shards": None,
             "shard_size": None,
