@@ -1,5 +1,5 @@
 """What the benchmark measures im2rec against: bare loops that show what the machine can do, and the
-real MXNet's readers. Run by run.py in processes of their own; uses nothing of im2rec."""
+real MXNet's readers. Run by run.py in processes of their own."""
 
 from __future__ import annotations
 
@@ -129,12 +129,41 @@ def at_random(rec: str, reads: str) -> None:
     print(time.perf_counter() - begin)
 
 
-def open_index(rec: str) -> None:
-    """Times opening an indexed file; prints seconds."""
+def open_index(rec: str, keys: str = "") -> None:
+    """Times opening an indexed file, and asking for its first key; prints seconds."""
     module = recordio_module()
     begin = time.perf_counter()
-    module.MXIndexedRecordIO(rec[:-3] + "idx", rec, "r")
+    record = module.MXIndexedRecordIO(rec[:-3] + "idx", rec, "r")
+    if keys:
+        record.read_idx(record.keys[0])
     print(time.perf_counter() - begin)
+
+
+def enlarge(lst: str, root: str, out: str) -> None:
+    """Makes 24 JPEGs of 4000x3000 from as many photographs of a list."""
+    import cv2
+
+    os.makedirs(out)
+    for number, (_, _, path) in enumerate(rows(lst)[:24]):
+        picture = cv2.imread(os.path.join(root, path))
+        picture = cv2.resize(picture, (4000, 3000), interpolation=cv2.INTER_CUBIC)
+        name = os.path.join(out, f"{number}.jpg")
+        cv2.imwrite(name, picture, [cv2.IMWRITE_JPEG_QUALITY, 90])
+
+
+def psnr(first: str, second: str) -> None:
+    """Prints the lowest PSNR, in decibels, of the pictures of one file to those of another."""
+    import cv2
+    import numpy as np
+
+    from im2rec import recordio
+
+    records = [recordio.MXRecordIO(path, "r") for path in (first, second)]
+    worst = float("inf")
+    while payload := records[0].read():
+        pictures = [recordio.unpack_img(each)[1] for each in (payload, records[1].read() or b"")]
+        worst = min(worst, cv2.PSNR(*(np.ascontiguousarray(each) for each in pictures)))
+    print(worst)
 
 
 if __name__ == "__main__":

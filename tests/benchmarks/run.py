@@ -3,9 +3,10 @@
     python tests/benchmarks/run.py --photos DIR [--mxnet PYTHON] [--only NAME...] [--pairs N]
 
 --photos: a folder of class folders with JPEG photographs; some 100 kB each say most. --mxnet: the
-python of an environment with MXNet 1.9.1. Every figure is a ratio of whole processes run in turn,
-theirs / ours, so that more is better; the median of N pairs, with the page cache warm and without
-flushing to disk unless said otherwise. Prints a Markdown table.
+python of an environment with MXNet 1.9.1. Every figure is a ratio of times, theirs / ours, so that
+more is better: of whole processes run in turn (or, where said so, of a loop in each), the median of
+N pairs, with the page cache warm, nothing written over, and without flushing to disk unless said
+otherwise. Prints a Markdown table.
 """
 
 from __future__ import annotations
@@ -28,6 +29,18 @@ PEERS = str(Path(__file__).parent / "peers.py")
 IM2REC = [sys.executable, "-m", "im2rec"]
 PACK = ["pack", "--no-fsync", "-q"]
 CPUS = len(os.sched_getaffinity(0))
+SLOW_OPEN = 0.005  # seconds that opening an image takes on simulated slow storage
+
+# Put on PYTHONPATH, this makes every opening below the photographs' folder slow.
+SLOW_STORAGE = """
+import os, time
+real = os.open
+def slow(path, *arguments, **more):
+    if os.fsencode(path).startswith(os.fsencode({root!r})):
+        time.sleep({seconds})
+    return real(path, *arguments, **more)
+os.open = slow
+"""
 
 
 class Bench:
@@ -36,18 +49,30 @@ class Bench:
         self.pairs, self.work = arguments.pairs, work
         self.images, self.records = arguments.images, arguments.records
         self.table: list[tuple[str, str, str, str]] = []
+        self.env = dict(os.environ)
+        self.env.pop("PYTHONDONTWRITEBYTECODE", None)  # else each start compiles this package
 
     # --- measuring ----------------------------------------------------------------------------
 
     def seconds(self, command: list[str], **options: object) -> float:
         """Wall time of one run of a command."""
+        self.clean()  # to write over a file is slower, and ext4 flushes it
         begin = time.perf_counter()
-        subprocess.run(command, check=True, cwd=self.work, stdout=subprocess.DEVNULL, **options)  # type: ignore[call-overload]
+        subprocess.run(
+            command,
+            check=True,
+            cwd=self.work,
+            stdout=subprocess.DEVNULL,
+            **{"env": self.env, **options},  # type: ignore[call-overload]
+        )
         return time.perf_counter() - begin
 
     def printed(self, command: list[str]) -> float:
         """The seconds that a command says its loop took."""
-        done = subprocess.run(command, check=True, cwd=self.work, stdout=subprocess.PIPE)
+        self.clean()
+        done = subprocess.run(
+            command, check=True, cwd=self.work, stdout=subprocess.PIPE, env=self.env
+        )
         return float(done.stdout)
 
     def compare(
@@ -69,8 +94,10 @@ class Bench:
         print(f"{what}: {figure} (goal {goal}) {seconds}", file=sys.stderr, flush=True)
 
     def clean(self) -> None:
+        """Removes what the last run wrote."""
         for path in self.work.glob("out*"):
-            path.unlink()
+            if path.suffix != ".lst" or path.name == "outlist.lst":
+                path.unlink()
 
     # --- material -----------------------------------------------------------------------------
 
@@ -154,6 +181,19 @@ class Bench:
             lambda: self.seconds(fsync),
             lambda: self.seconds([*IM2REC, *PACK, "--resize", "256", "out", self.photos]),
         )
+        slow = self.work / "slow"
+        slow.mkdir(exist_ok=True)
+        text = SLOW_STORAGE.format(root=self.photos, seconds=SLOW_OPEN)
+        (slow / "sitecustomize.py").write_text(text, encoding="utf-8")
+        self.compare(
+            "the same, 5 ms to open each file / page cache",
+            "",
+            lambda: self.seconds(
+                [*IM2REC, *PACK, "--resize", "256", "out", self.photos],
+                env={**self.env, "PYTHONPATH": str(slow)},
+            ),
+            lambda: self.seconds([*IM2REC, *PACK, "--resize", "256", "out", self.photos]),
+        )
         self.compare(
             "64 workers / as many as CPUs",
             "0.9",
@@ -218,6 +258,43 @@ class Bench:
             )
         self.clean()
 
+    def dct_scaling(self) -> None:
+        """Photographs of 12 megapixels, made by enlarging those that are there."""
+        root = self.work / "large"
+        subprocess.run(
+            [sys.executable, PEERS, "enlarge", self.photo_list(), self.photos, str(root)],
+            check=True,
+        )
+        names = sorted(path.name for path in root.iterdir())
+        lines = [f"{at}\t0\t{names[at % len(names)]}\n" for at in range(10 * len(names))]
+        (self.work / "out.lst").write_text("".join(lines), encoding="utf-8")
+        pack = [*IM2REC, *PACK, "--resize", "256"]
+        self.compare(
+            "`pack --resize 256 --dct-scaling` of 12-megapixel JPEGs / without",
+            "3",
+            lambda: self.seconds([*pack, "--dct-scaling", "out", str(root)]),
+            lambda: self.seconds([*pack, "out", str(root)]),
+        )
+        png = [*pack, "--encoding", ".png"]
+        paths = {}
+        for name, options in (
+            ("area", ["--interpolation", "area"]),
+            ("scaled", ["--dct-scaling"]),
+            ("linear", []),
+        ):
+            self.seconds([*png, *options, "out", str(root)])
+            paths[name] = self.work / f"{name}.rec"
+            (self.work / "out.rec").rename(paths[name])
+        for name, goal in (("scaled", "40"), ("linear", "")):
+            psnr = self.printed(
+                [sys.executable, PEERS, "psnr", str(paths["area"]), str(paths[name])]
+            )
+            what = "`--dct-scaling`" if name == "scaled" else "no scaling, linear"
+            self.note(
+                f"{what}, PSNR to area on all pixels, the worst picture", goal, f"{psnr:.1f} dB", []
+            )
+        shutil.rmtree(root)
+
     def make_list(self) -> None:
         root = self.work / "tree"
         for folder in range(500):
@@ -234,7 +311,7 @@ class Bench:
         if self.mxnet:
             theirs = [self.mxnet, "-m", "mxnet.tools.im2rec", "--list", "--recursive"]
             self.compare(
-                "`make-list` / im2rec.py",
+                "`make-list` of 200,000 files / im2rec.py",
                 "4",
                 lambda: self.seconds(ours),
                 lambda: self.seconds(
@@ -280,16 +357,22 @@ class Bench:
         small, whole = self.small_records(), self.photo_records()
         for what, rec, reads in (("100 B", small, "200000"), ("photographs", whole, "20000")):
             self.compare(
-                f"`read_idx` at random, {what} / MXNet",
+                f"`read_idx` at random, {what} / MXNet (loop)",
                 "2",
                 lambda rec=rec, n=reads: self.printed([sys.executable, PEERS, "at_random", rec, n]),  # type: ignore[misc]
                 lambda rec=rec, n=reads: self.printed([self.mxnet, PEERS, "at_random", rec, n]),  # type: ignore[misc]
             )
         self.compare(
-            f"opening an index of {self.records:,} lines / MXNet",
+            f"opening an index of {self.records:,} lines / MXNet (loop)",
             "5",
             lambda: self.printed([sys.executable, PEERS, "open_index", small]),
             lambda: self.printed([self.mxnet, PEERS, "open_index", small]),
+        )
+        self.compare(
+            "the same, and asking for its first key / MXNet (loop)",
+            "",
+            lambda: self.printed([sys.executable, PEERS, "open_index", small, "keys"]),
+            lambda: self.printed([self.mxnet, PEERS, "open_index", small, "keys"]),
         )
 
     def memory(self) -> None:
@@ -324,7 +407,8 @@ class Bench:
 
     def tree_peak(self, command: list[str]) -> int:
         """The most memory that a command and its children hold at once (proportional set size)."""
-        process = subprocess.Popen(command, cwd=self.work)
+        self.clean()
+        process = subprocess.Popen(command, cwd=self.work, env=self.env)
         peak = 0
         while process.poll() is None:
             peak = max(peak, sum(map(_memory, [process.pid, *_children(process.pid)])))
@@ -332,6 +416,13 @@ class Bench:
         if process.returncode:
             sys.exit(f"{command} failed")
         return peak
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.machine()
 
 
 def _children(pid: int) -> list[int]:
@@ -352,7 +443,16 @@ def _memory(pid: int) -> int:
     return 0
 
 
-BENCHES = ("help", "resize", "pass_through", "make_list", "verify", "recordio", "memory")
+BENCHES = (
+    "help",
+    "resize",
+    "pass_through",
+    "dct_scaling",
+    "make_list",
+    "verify",
+    "recordio",
+    "memory",
+)
 
 
 def main() -> None:
@@ -371,8 +471,9 @@ def main() -> None:
     from importlib.metadata import version
 
     versions = " ".join(f"{name} {version(name)}" for name in ("opencv-python-headless", "numpy"))
-    machine = f"{CPUS} CPUs, Python {platform.python_version()}, {versions}"
-    print(f"{machine}; medians of {arguments.pairs} pairs\n")
+    machine = f"{_processor()}, {CPUS} cores, Python {platform.python_version()}, {versions}"
+    work = f"{arguments.images:,} images, {arguments.records:,} records"
+    print(f"{machine}; {work}; medians of {arguments.pairs} pairs\n")
     print("| theirs / ours, more is better | goal | median (range) | our time |\n|---|---|---|---|")
     for row in bench.table:
         print("| " + " | ".join(row) + " |")
