@@ -138,17 +138,15 @@ class ImageReader:
     reads have shown that storage is slow."""
 
     def __init__(self) -> None:
-        self._seconds = 0.0  # that a read took, the mean of the latest files
+        self._seconds = 0.0  # that a read took, a mean that gives the latest most weight
         self._threads: ThreadPoolExecutor | None = None
 
     def read(self, paths: list[bytes]) -> Iterator[Callable[[], bytes]]:
         """For each path, in order, what gives the file's bytes or raises as `read_image` does."""
-        seconds = 0.0
         is_slow = self._seconds > SLOW_READ
         for result in self._read_ahead(paths) if is_slow else map(_read, paths):
-            seconds += result.seconds
+            self._seconds += (result.seconds - self._seconds) / READS_AHEAD
             yield result.get
-        self._seconds = seconds / max(1, len(paths))
 
     def _read_ahead(self, paths: list[bytes]) -> Iterator[_Read]:
         if self._threads is None:

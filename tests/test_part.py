@@ -92,7 +92,8 @@ reader = ImageReader()
 paths = [os.fsencode(sys.argv[1])] * 160
 for _ in range(2):
     begin = time.perf_counter()
-    assert len([get() for get in reader.read(paths)]) == 160
+    for _, get in zip(paths, reader.read(paths)):  # asks for no more than there are
+        get()
     print(time.perf_counter() - begin)
 """
 
