@@ -25,10 +25,15 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from im2rec.errors import RecordError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 MAGIC = 0xCED7230A
 MAGIC_BYTES = struct.pack("<I", MAGIC)
@@ -44,6 +49,7 @@ WHOLE, FIRST, MIDDLE, LAST = range(4)  # the cflags that exist; 4-7 are no recor
 _HAS_PREAD = hasattr(os, "pread")  # Windows has none
 _FIRST_READ = 512  # bytes: the head, and all of a small record; more costs time where it is large
 _PADDING = [bytes(size) for size in range(ALIGNMENT)]
+WINDOW = 8 << 20  # bytes that a RunScanner looks at in one go; longer records are read one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +209,17 @@ class RecordReader:
         while (record := self.read()) is not None:
             yield record
 
-    def salvage(self, lost: Callable[[RecordError, int | None], None]) -> Iterator[Record]:
+    def salvage(
+        self, lost: Callable[[RecordError, int | None], None], scanner: RunScanner | None = None
+    ) -> Iterator[Record | Run]:
         """The records up to the end of the file, over any damage: after it, those from the next
-        head on. lost: called with each fault and that head, None where there is no other."""
+        head on. lost: called with each fault and that head, None where there is no other. scanner:
+        of the same file; what it finds comes as runs, only the rest as records."""
         while True:
+            if scanner and (run := scanner.run_at(self.offset)):
+                self.offset = run.end
+                yield run
+                continue
             try:
                 record = self.read()
             except RecordError as error:
@@ -275,3 +288,120 @@ class RecordReader:
 
     def _fault(self, offset: int, code: str, found: str) -> RecordError:
         return RecordError(self.path, offset, code, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Sound records of one part each, one right behind the other, as columns.
+
+    offsets: of each in bytes from the start of the file, u64; lengths: bytes of the payloads, i64;
+    words: the file's bytes around them as u32; starts: where in those the payloads begin, i64; end:
+    of the last one in the file. Holds until its scanner is asked for the next one.
+    """
+
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.int64]
+    words: npt.NDArray[np.uint32]
+    starts: npt.NDArray[np.int64]
+    end: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def record(self, number: int) -> Record:
+        """One of them by itself."""
+        start, length = int(self.starts[number]), int(self.lengths[number])
+        padded = length + -length % ALIGNMENT
+        offset = int(self.offsets[number])
+        body = self.words[start : start + padded // ALIGNMENT].tobytes()
+        return Record(offset, offset + HEAD.size + padded, body[:length], 1)
+
+
+class Source(Protocol):
+    """What a RunScanner reads from: an unbuffered binary file."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None: ...
+
+
+class RunScanner:
+    """Finds the runs of a file, reading it once from start to end, a window at a time.
+
+    No record but one of several parts, or a damaged one, holds an aligned magic other than its
+    own. So a search for the word gives all heads of a window, and where each length leads to the
+    next head the records are as RecordReader would read them. What is not so simple is left to it.
+    """
+
+    def __init__(self, source: Source, size: int, window: int = WINDOW) -> None:
+        import numpy as np
+
+        self._source = source
+        self._size = size
+        # Two in turn: what was read into the one may be in use while the other is filled.
+        self._buffers = [np.empty(window // ALIGNMENT, "<u4") for _ in range(2)]
+        self._start = self._end = 0  # of the window, in the file
+        self._set_window(self._buffers[0][:0])
+
+    def run_at(self, offset: int) -> Run | None:
+        """The longest run there is from this offset to the end of a window; None where the record
+        there is no sound one of one part, or is longer than a window. Offsets must not go back."""
+        import numpy as np
+
+        while True:
+            at = (offset - self._start) // ALIGNMENT
+            if at + HEAD.size // ALIGNMENT <= len(self._words):
+                first = int(np.searchsorted(self._heads, at))
+                if first == len(self._heads) or self._heads[first] != at:
+                    return None
+                stop = int(self._breaks[np.searchsorted(self._breaks, first)])
+                if stop > first:
+                    return self._run(first, stop)
+                if at == 0 or self._ends[first] <= len(self._words):
+                    return None
+            if not self._read_on(offset):
+                return None
+
+    def _run(self, first: int, stop: int) -> Run:
+        heads = self._heads[first:stop]
+        return Run(
+            (self._start + ALIGNMENT * heads).astype("u8"),
+            self._lengths[first:stop],
+            self._words,
+            heads + HEAD.size // ALIGNMENT,
+            self._start + ALIGNMENT * int(self._ends[stop - 1]),
+        )
+
+    def _read_on(self, offset: int) -> bool:
+        """Makes the next window, from `offset` on where that has been read; False at the end."""
+        buffer = self._buffers[1].view("u1")
+        keep = max(self._end - offset, 0)
+        filled, room = keep, min(len(buffer), keep + self._size - self._end)
+        with suppress(OSError):  # RecordReader meets it, too, at the record that it concerns
+            while filled < room and (count := self._source.readinto(buffer[filled:room].data)):
+                filled += count
+        if filled < room:  # or the file became shorter, which RecordReader tells, too
+            self._size = self._end + filled - keep
+        if filled == keep:
+            return False
+        buffer[:keep] = self._words.view("u1")[len(self._words) * ALIGNMENT - keep :]
+        self._buffers.reverse()
+        self._end += filled - keep
+        self._start = self._end - filled
+        self._set_window(self._buffers[0][: filled // ALIGNMENT])
+        return True
+
+    def _set_window(self, words: npt.NDArray[np.uint32]) -> None:
+        """Finds the heads of a window, and where a run breaks: at each record that is not sound, or
+        behind which no other begins."""
+        import numpy as np
+
+        heads = np.flatnonzero(words[:-1] == MAGIC)
+        lrecords = words[heads + 1]
+        lengths = (lrecords & LENGTH_MASK).astype("i8")
+        ends = heads + (HEAD.size + ALIGNMENT - 1 + lengths) // ALIGNMENT
+        following = np.append(heads, len(words))[1:]
+        sound = (lrecords <= LENGTH_MASK) & (ends == following)
+        used = lengths % ALIGNMENT  # bytes of the last word, 0 for all of it
+        last = words.take(ends - 1, mode="clip")
+        sound &= (used == 0) | (last >> (8 * used).astype("u4") == 0)
+        self._words, self._heads, self._lengths, self._ends = words, heads, lengths, ends
+        self._breaks = np.append(np.flatnonzero(~sound), len(heads))

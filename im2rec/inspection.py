@@ -7,14 +7,18 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
-from im2rec.framing import Record, RecordReader
-from im2rec.image_file import identify
-from im2rec.image_record import ImageRecord, decode
-from im2rec.index import parse_index
+from im2rec.framing import Record, RecordReader, Run, RunScanner
+from im2rec.image_file import KINDS, ManyFacts, identify, identify_many
+from im2rec.image_record import ImageRecord, decode, decode_headers
+from im2rec.index import parse_columns, parse_index
 from im2rec.shards import RecordSet, find_classes, other_format, read_classes
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 Progress = Callable[[int, int], None]  # bytes read, bytes in all
 
@@ -156,37 +160,96 @@ def inspect_set(
     classes = find_classes(records.prefix)
     summary = Summary(records.name, list(records.recs))
     summary.class_names = read_classes(classes) if classes else None
-    widths, heights, sizes = array("I"), array("I"), array("Q")
+    sizes = _Sizes()
     total = sum(os.path.getsize(path) for path in records.recs)
     for path, idx in zip(records.recs, records.idxs, strict=True):
         before = summary.records
-        for record in _records(path, summary):
-            line = _describe(path, record, summary)
-            if line.width:
-                widths.append(line.width)
-                heights.append(line.height)
-            if line.image_bytes:
-                sizes.append(line.image_bytes)
-            if each:
-                each(line)
+        for found in _records(path, summary, in_runs=each is None):
+            if isinstance(found, Run):
+                _sum_up(found, summary, sizes)
+            else:
+                line = _describe(path, found, summary)
+                sizes.add(line)
+                if each:
+                    each(line)
             if progress:
-                progress(summary.bytes + record.end, total)
+                progress(summary.bytes + found.end, total)
         summary.bytes += os.path.getsize(path)
         summary.index.append(_index_state(idx, summary.records - before))
-    summary.width, summary.height, summary.image_bytes = map(_spread, (widths, heights, sizes))
+    summary.width, summary.height = _spread(sizes.widths), _spread(sizes.heights)
+    summary.image_bytes = _spread(sizes.image_bytes)
     if records.joint:
         summary.joint_index = _index_state(records.joint, summary.records)
     return summary
 
 
-def _records(path: str, summary: Summary) -> Iterator[Record]:
+@dataclass
+class _Sizes:
+    """Widths and heights of the images of known kinds, bytes of all."""
+
+    widths: array[int] = field(default_factory=lambda: array("I"))
+    heights: array[int] = field(default_factory=lambda: array("I"))
+    image_bytes: array[int] = field(default_factory=lambda: array("Q"))
+
+    def add(self, line: RecordLine) -> None:
+        if line.width:
+            self.widths.append(line.width)
+            self.heights.append(line.height)
+        if line.image_bytes:
+            self.image_bytes.append(line.image_bytes)
+
+    def add_many(self, facts: ManyFacts, image_bytes: npt.NDArray[np.int64]) -> None:
+        known = facts.kinds > 0
+        self.widths.frombytes(facts.widths[known].astype("u4").tobytes())
+        self.heights.frombytes(facts.heights[known].astype("u4").tobytes())
+        self.image_bytes.frombytes(image_bytes.astype("u8").tobytes())
+
+
+def _records(path: str, summary: Summary, *, in_runs: bool) -> Iterator[Record | Run]:
     """The whole records of a file, over any damage; the damaged places are counted."""
 
     def lost(_: RecordError, __: int | None) -> None:
         summary.damaged += 1
 
-    with open(path, "rb", buffering=1 << 20) as stream:
-        yield from RecordReader(stream, path).salvage(lost)
+    with open(path, "rb", buffering=1 << 20) as stream, open(path, "rb", buffering=0) as source:
+        reader = RecordReader(stream, path)
+        yield from reader.salvage(lost, RunScanner(source, reader.size) if in_runs else None)
+
+
+def _sum_up(run: Run, summary: Summary, sizes: _Sizes) -> None:
+    """Counts the records of a run, as `_describe` does one."""
+    headers = decode_headers(run.words, run.starts, run.lengths)
+    whole, has_image = headers.whole, headers.whole & (headers.image_bytes > 0)
+    summary.records += len(run)
+    summary.unreadable += len(run) - int(whole.sum())
+    summary.without_image += int(whole.sum() - has_image.sum())
+    summary.label_widths.update(headers.count_widths())
+    if whole.any():
+        ids = headers.ids[whole]
+        low, high = int(ids.min()), int(ids.max())
+        summary.ids = min(low, (summary.ids or (low,))[0]), max(high, (summary.ids or (high,))[-1])
+    if summary.class_counts is not None:
+        classes = _count_classes(headers.first_labels()[has_image], headers.widths[has_image])
+        summary.class_counts = None if classes is None else summary.class_counts + classes
+    starts, image_bytes = 4 * headers.images[has_image], headers.image_bytes[has_image]
+    facts = identify_many(run.words.view("u1"), starts, starts + image_bytes)
+    sizes.add_many(facts, image_bytes)
+    firsts = {kind: (facts.kinds == kind).argmax() for kind in set(facts.kinds.tolist())}
+    for kind in sorted(firsts, key=lambda kind: int(firsts[kind])):  # in the order they came
+        summary.kinds[KINDS[kind]] += int((facts.kinds == kind).sum())
+
+
+def _count_classes(
+    labels: npt.NDArray[np.float32], widths: npt.NDArray[np.int64]
+) -> Counter[int] | None:
+    """The records of each class, from their first labels and how many they have; None where not
+    every label is a class."""
+    import numpy as np
+
+    if not ((widths == 1) & np.isfinite(labels) & (labels >= 0) & (labels == labels.round())).all():
+        return None
+    classes, counts = np.unique(labels, return_counts=True)
+    return Counter(dict(zip(map(int, classes.tolist()), counts.tolist(), strict=True)))
 
 
 def _describe(path: str, record: Record, summary: Summary) -> RecordLine:
@@ -257,9 +320,14 @@ def _index_state(path: str | None, records: int) -> str:
         return "not a regular file"
     try:
         with open(path, "rb") as file:
-            entries, faults = parse_index(file.read(), path)
+            data = file.read()
     except OSError as error:
         return f"unreadable: {error.strerror}"
-    if faults:
-        return f"malformed at line {faults[0].line}"
-    return "complete" if len(entries) == records else f"{len(entries)} lines for {records} records"
+    if columns := parse_columns(data):
+        lines = len(columns[0])
+    else:
+        entries, faults = parse_index(data, path)
+        if faults:
+            return f"malformed at line {faults[0].line}"
+        lines = len(entries)
+    return "complete" if lines == records else f"{lines} lines for {records} records"

@@ -10,16 +10,26 @@ from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from im2rec import image_ops, pool
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
-from im2rec.framing import ALIGNMENT, MAGIC_BYTES, MAX_PAYLOAD, Record, RecordReader, frame
+from im2rec.framing import (
+    ALIGNMENT,
+    MAGIC_BYTES,
+    MAX_PAYLOAD,
+    Record,
+    RecordReader,
+    Run,
+    RunScanner,
+    frame,
+)
 from im2rec.image_file import identify
-from im2rec.image_record import ImageRecord, decode
-from im2rec.index import IndexEntry, parse_index
+from im2rec.image_record import Headers, ImageRecord, decode, decode_headers
+from im2rec.index import IndexEntry, parse_columns, parse_index
 from im2rec.lst import MAX_ID, ImageList, as_float32, format_float32, read_list
 from im2rec.shards import (
     COPY_SIZE,
@@ -175,10 +185,11 @@ class _Verification:
             if not file.size:
                 self._found("empty", path, 0, None, "the file is empty")
             with open(path, "rb", buffering=COPY_SIZE) as stream:
-                for record in self._records(RecordReader(stream, path)):
-                    self._check_record(file, record)
-                    if self._progress:
-                        self._progress(self._report.bytes + record.end, self._total)
+                reader = RecordReader(stream, path)
+                if self._options.decode:
+                    self._check_records(file, reader, None)
+                else:
+                    self._check_runs(file, reader)
             file.is_records = True
         except OSError as error:
             self._found("unreadable", path, None, None, f"cannot be read: {error.strerror}")
@@ -187,7 +198,30 @@ class _Verification:
         self._report.records += len(file.offsets)
         return file
 
-    def _records(self, reader: RecordReader) -> Iterator[Record]:
+    def _check_runs(self, file: _File, reader: RecordReader) -> None:
+        """Judges a file's records, those that are sound many at a time.
+
+        Not where images are decoded later: NumPy starts threads, and a process that has some cannot
+        be forked.
+        """
+        if self._set.manifest is None:
+            with open(file.path, "rb", buffering=0) as source:
+                self._check_records(file, reader, RunScanner(source, reader.size))
+        else:
+            with _HashedFile(file.path) as hashed:
+                self._check_records(file, reader, RunScanner(hashed, reader.size))
+                file.sha256 = hashed.hexdigest()
+
+    def _check_records(self, file: _File, reader: RecordReader, scanner: RunScanner | None) -> None:
+        for found in self._records(reader, scanner):
+            if isinstance(found, Run):
+                self._check_run(file, found)
+            else:
+                self._check_record(file, found)
+            if self._progress:
+                self._progress(self._report.bytes + found.end, self._total)
+
+    def _records(self, reader: RecordReader, scanner: RunScanner | None) -> Iterator[Record | Run]:
         """The records of a file; after damage, those from the next head on."""
 
         def lost(error: RecordError, head: int | None) -> None:
@@ -198,10 +232,10 @@ class _Verification:
             )
             self._found(error.code, reader.path, error.offset, None, sentence)
 
-        for record in reader.salvage(lost):
-            yield record
-            if not _is_cut_right(record):
-                self._go_on_inside(reader, record)
+        for found in reader.salvage(lost, scanner):
+            yield found
+            if isinstance(found, Record) and not _is_cut_right(found):
+                self._go_on_inside(reader, found)
 
     def _go_on_inside(self, reader: RecordReader, record: Record) -> None:
         """Judges a record that no writer has cut so, and stands the reader on the record that it
@@ -213,24 +247,32 @@ class _Verification:
             reader.seek(head)
         self._found("cut", reader.path, record.offset, None, found)
 
+    def _check_run(self, file: _File, run: Run) -> None:
+        headers = decode_headers(run.words, run.starts, run.lengths)
+        file.add_run(run, headers, with_labels=self._options.list_path is not None)
+        for number in (~(headers.whole & headers.finite())).nonzero()[0].tolist():
+            self._judge(file.path, run.record(number))
+
     def _check_record(self, file: _File, record: Record) -> None:
-        file.offsets.append(record.offset)
+        content = self._judge(file.path, record)
+        file.add(record.offset, content, with_labels=self._options.list_path is not None)
+        if content and content.id == 0 and not content.image and len(content.labels) == 2:
+            self._identities = range(*map(_whole, content.labels))
+
+    def _judge(self, path: str, record: Record) -> ImageRecord | None:
+        """Judges a record's header and labels; what it holds, None where that cannot be read."""
         try:
             content = decode(record.payload)
         except PayloadError as error:
-            self._found("header", file.path, record.offset, None, str(error))
-            file.add(_NO_ID, ())
-            return
+            self._found("header", path, record.offset, None, str(error))
+            return None
         labels = content.labels
-        file.add(content.id, labels if self._options.list_path else ())
-        file.label_widths[len(labels)] += 1
         if not all(map(math.isfinite, labels)):
-            self._found("label", file.path, record.offset, content.id, f"labels {_few(labels)}")
+            self._found("label", path, record.offset, content.id, f"labels {_few(labels)}")
         elif not math.isfinite(content.header_label):
             sentence = f"label {content.header_label} in the header, beside an array of labels"
-            self._found("label", file.path, record.offset, content.id, sentence)
-        if content.id == 0 and not content.image and len(labels) == 2:
-            self._identities = range(*map(_whole, labels))
+            self._found("label", path, record.offset, content.id, sentence)
+        return content
 
     # --- index --------------------------------------------------------------------------------
 
@@ -241,11 +283,14 @@ class _Verification:
             return
         try:
             with open(path, "rb") as stream:
-                entries, faults = parse_index(stream.read(), path)
+                data = stream.read()
         except OSError as error:
             sentence = f"cannot be read: {error.strerror}"
             self._found("index-unreadable", path, None, None, sentence)
             return
+        if not self._options.decode and _is_sound_index(data, files):  # it uses NumPy
+            return
+        entries, faults = parse_index(data, path)
         for fault in faults:
             self._found("index-line", path, None, None, f"line {fault.line}: {fault.found}")
         offsets = array("Q")
@@ -253,7 +298,7 @@ class _Verification:
         base = 0
         for file in files:
             offsets.extend([base + offset for offset in file.offsets])
-            ids += file.ids
+            ids += file.known_ids()
             base += file.size
         rows = self._check_lines(path, entries, {fault.line for fault in faults}, offsets)
         named = bytearray(len(offsets))
@@ -373,7 +418,7 @@ class _Verification:
     def _check_shard(self, manifest: str, file: _File, shard: dict[str, Any]) -> None:
         if file.is_unreadable:
             return
-        digest = _sha256(file.path)
+        digest = file.sha256 or _sha256(file.path)
         size, records = shard.get("bytes"), shard.get("records")
         if _is_count(size) and size != file.size:
             sentence = f"{file.size} bytes, expected {size} ({manifest})"
@@ -458,7 +503,7 @@ class _Verification:
 
     def _positions(self) -> Iterator[tuple[_File, int, int]]:
         for file in self._files:
-            for at, record_id in enumerate(file.ids):
+            for at, record_id in enumerate(file.known_ids()):
                 yield file, at, record_id
 
     # --- images -------------------------------------------------------------------------------
@@ -497,25 +542,54 @@ class _Verification:
 
 @dataclass
 class _File:
-    """A .rec as read: where each whole record begins; its id (_NO_ID where it has none); its labels
-    (kept where a list is to be compared); how many records have how many labels. is_records: False
-    where it is of another kind or is_unreadable."""
+    """A .rec as read: where each whole record begins; its id (0 for those in without_id); its
+    labels (kept where a list is to be compared); how many records have how many labels; sha256
+    where it was taken while reading. is_records: False where it is of another kind or
+    is_unreadable."""
 
     path: str
     size: int = 0
     offsets: array[int] = field(default_factory=lambda: array("Q"))
-    ids: list[int] = field(default_factory=list)
+    ids: array[int] = field(default_factory=lambda: array("Q"))
+    without_id: list[int] = field(default_factory=list)
     labels: list[tuple[float, ...]] = field(default_factory=list)
     label_widths: Counter[int] = field(default_factory=Counter)
+    sha256: str | None = None
     is_records: bool = False
     is_unreadable: bool = False
     _once: dict[tuple[float, ...], tuple[float, ...]] = field(default_factory=dict)
 
-    def add(self, record_id: int, labels: tuple[float, ...]) -> None:
-        """Takes a record's id and labels; like labels are kept once, for most records share them
-        with many others."""
-        self.ids.append(record_id)
+    def add(self, offset: int, content: ImageRecord | None, *, with_labels: bool) -> None:
+        """Takes a record; content: None where it cannot be read."""
+        if content is None:
+            self.without_id.append(len(self.ids))
+        else:
+            self.label_widths[len(content.labels)] += 1
+        self.offsets.append(offset)
+        self.ids.append(content.id if content else 0)
+        if with_labels:
+            self._add_labels(content.labels if content else ())
+
+    def add_run(self, run: Run, headers: Headers, *, with_labels: bool) -> None:
+        """Takes the records of a run."""
+        self.without_id += ((~headers.whole).nonzero()[0] + len(self.ids)).tolist()
+        self.label_widths.update(headers.count_widths())
+        self.offsets.frombytes(run.offsets.tobytes())
+        self.ids.frombytes((headers.ids * headers.whole).tobytes())
+        if with_labels:
+            for labels in headers.label_tuples():
+                self._add_labels(labels)
+
+    def _add_labels(self, labels: tuple[float, ...]) -> None:
+        """Like labels are kept once, for most records share them with many others."""
         self.labels.append(self._once.setdefault(labels, labels))
+
+    def known_ids(self) -> list[int]:
+        """The ids, _NO_ID where a record has none."""
+        ids = self.ids.tolist()
+        for at in self.without_id:
+            ids[at] = _NO_ID
+        return ids
 
 
 _NO_ID = _NO_RECORD = -1
@@ -524,6 +598,29 @@ _NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
 
 def _known(record_id: int) -> int | None:
     return None if record_id == _NO_ID else record_id
+
+
+def _is_sound_index(data: bytes, files: list[_File]) -> bool:
+    """Whether there is nothing to say of an index of these files, looking at all lines at once."""
+    import numpy as np
+
+    columns = parse_columns(data)
+    if columns is None:
+        return False
+    keys, places = columns
+    offsets, ids, without_id, base, before = [], [], [], 0, 0
+    for file in files:
+        offsets.append(base + np.asarray(file.offsets))
+        ids.append(np.asarray(file.ids))
+        without_id += [before + at for at in file.without_id]
+        base += file.size
+        before += len(file.ids)
+    ordered = np.sort(keys)  # far faster than np.unique
+    if (ordered[1:] == ordered[:-1]).any() or not np.array_equal(places, np.concatenate(offsets)):
+        return False
+    is_id = keys == np.concatenate(ids)
+    is_id[without_id] = True
+    return bool(is_id.all() or (keys == np.arange(len(keys))).all())
 
 
 def _is_count(value: object) -> bool:
@@ -602,6 +699,41 @@ def _failed_ids(path: str) -> set[int]:
     with open(path, "rb") as file:
         fields = [line.split(b"\t", 1)[0] for line in file]
     return {int(text) for text in fields if text.isdigit() and len(text) <= len(str(MAX_ID))}
+
+
+class _HashedFile:
+    """A file that is read and, on a thread beside, hashed. What was read must stay as it is until
+    after the next reading."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+        self._digest = hashlib.sha256()
+        self._thread = ThreadPoolExecutor(1)
+        self._hashing: Future[None] | None = None
+
+    def __enter__(self) -> _HashedFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._thread.shutdown()
+        self._file.close()
+
+    def readinto(self, buffer: memoryview) -> int:
+        count = self._file.readinto(buffer)
+        self._wait()
+        self._hashing = self._thread.submit(self._digest.update, buffer[:count])
+        return count
+
+    def _wait(self) -> None:
+        if self._hashing:
+            self._hashing.result()
+
+    def hexdigest(self) -> str:
+        """The sha256 of the whole file; reads what is left of it."""
+        self._wait()
+        while chunk := self._file.read(COPY_SIZE):
+            self._digest.update(chunk)
+        return self._digest.hexdigest()
 
 
 def _sha256(path: str) -> str:
