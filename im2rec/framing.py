@@ -394,8 +394,8 @@ class RunScanner:
         behind which no other begins."""
         import numpy as np
 
-        heads = np.flatnonzero(words[:-1] == MAGIC)
-        lrecords = words[heads + 1]
+        heads = np.flatnonzero(words == MAGIC)
+        lrecords = words.take(heads + 1, mode="clip")
         lengths = (lrecords & LENGTH_MASK).astype("i8")
         ends = heads + (HEAD.size + ALIGNMENT - 1 + lengths) // ALIGNMENT
         following = np.append(heads, len(words))[1:]

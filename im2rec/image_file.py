@@ -34,6 +34,18 @@ _OTHER_SIGNATURES = re.compile(
 )
 # The first two bytes of every kind there is.
 _BEGINNINGS = (
+    *(b"\xff\xd8", b"\x89P", b"BM", b"GI", b"RI", b"MM", b"II", b"\xff\x4f", b"\0\0"),
+    *(b"P0", b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf", b"Py"),
+)
+KINDS = ("BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000")  # Pillow's names for them
+# How those begin, as Pillow's readers have it: what does not need not be shown to them.
+_OTHER_SIGNATURES = re.compile(
+    rb"BM|GIF8[79]a|RIFF.{4}WEBP|MM(?:\0[*+]|\*\0)|II(?:[*+]\0|\0\*)|P[0-6fy]"
+    rb"|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n",
+    re.DOTALL,
+)
+# The first two bytes of every kind there is.
+_BEGINNINGS = (
     b"\xff\xd8",
     b"\x89P",
     *(b"BM", b"GI", b"RI", b"MM", b"II", b"\xff\x4f", b"\0\0"),
@@ -95,6 +107,12 @@ class ManyFacts:
     kinds: npt.NDArray[np.uint8]
     widths: npt.NDArray[np.int64]
     heights: npt.NDArray[np.int64]
+
+    def count_kinds(self) -> dict[str, int]:
+        """How many images there are of each kind, in the order in which the kinds first come."""
+        which = {kind: self.kinds == kind for kind in set(self.kinds.tolist())}
+        in_order = sorted(which, key=lambda kind: int(which[kind].argmax()))
+        return {KINDS[kind]: int(which[kind].sum()) for kind in in_order}
 
 
 def identify_many(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
 from im2rec.framing import Record, RecordReader, Run, RunScanner
-from im2rec.image_file import KINDS, ManyFacts, identify, identify_many
+from im2rec.image_file import ManyFacts, identify, identify_many
 from im2rec.image_record import ImageRecord, decode, decode_headers
 from im2rec.index import parse_columns, parse_index
 from im2rec.shards import RecordSet, find_classes, other_format, read_classes
@@ -224,24 +224,25 @@ def _sum_up(run: Run, summary: Summary, sizes: _Sizes) -> None:
     summary.unreadable += len(run) - int(whole.sum())
     summary.without_image += int(whole.sum() - has_image.sum())
     summary.label_widths.update(headers.count_widths())
-    if whole.any():
-        ids = headers.ids[whole]
-        low, high = int(ids.min()), int(ids.max())
-        summary.ids = min(low, (summary.ids or (low,))[0]), max(high, (summary.ids or (high,))[-1])
+    ids = headers.ids[whole]
+    if len(ids):
+        extremes = (*(summary.ids or ()), int(ids.min()), int(ids.max()))
+        summary.ids = min(extremes), max(extremes)
     if summary.class_counts is not None:
         classes = _count_classes(headers.first_labels()[has_image], headers.widths[has_image])
-        summary.class_counts = None if classes is None else summary.class_counts + classes
+        if classes is None:
+            summary.class_counts = None
+        else:
+            summary.class_counts.update(classes)
     starts, image_bytes = 4 * headers.images[has_image], headers.image_bytes[has_image]
     facts = identify_many(run.words.view("u1"), starts, starts + image_bytes)
     sizes.add_many(facts, image_bytes)
-    firsts = {kind: (facts.kinds == kind).argmax() for kind in set(facts.kinds.tolist())}
-    for kind in sorted(firsts, key=lambda kind: int(firsts[kind])):  # in the order they came
-        summary.kinds[KINDS[kind]] += int((facts.kinds == kind).sum())
+    summary.kinds.update(facts.count_kinds())
 
 
 def _count_classes(
     labels: npt.NDArray[np.float32], widths: npt.NDArray[np.int64]
-) -> Counter[int] | None:
+) -> dict[int, int] | None:
     """The records of each class, from their first labels and how many they have; None where not
     every label is a class."""
     import numpy as np
@@ -249,7 +250,7 @@ def _count_classes(
     if not ((widths == 1) & np.isfinite(labels) & (labels >= 0) & (labels == labels.round())).all():
         return None
     classes, counts = np.unique(labels, return_counts=True)
-    return Counter(dict(zip(map(int, classes.tolist()), counts.tolist(), strict=True)))
+    return dict(zip(map(int, classes.tolist()), counts.tolist(), strict=True))
 
 
 def _describe(path: str, record: Record, summary: Summary) -> RecordLine:

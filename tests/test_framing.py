@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from im2rec import framing
 from im2rec.errors import RecordError
-from im2rec.framing import Record, RecordReader, frame
+from im2rec.framing import Record, RecordReader, Run, RunScanner, frame
 
 MAGIC = bytes.fromhex("0a23d7ce")  # written out once more: the format's, not the module's
 MIB = 1 << 20
@@ -586,3 +586,139 @@ def test_a_head_that_is_near_costs_little_reading() -> None:
     for number in range(1000):
         assert reader.next_head(8 * number + 4) == (8 * (number + 1) if number < 999 else None)
     assert stream.asked < 1000 * 5000 + 2 * MIB
+
+
+# Runs
+
+
+def salvaged(
+    data: bytes, window: int | None
+) -> tuple[list[Record], list[tuple[str, int, int | None]], int]:
+    """The records of a damaged file, what was lost, and how many records came in runs."""
+    lost: list[tuple[str, int, int | None]] = []
+    scanner = RunScanner(io.BytesIO(data), len(data), window) if window else None
+    records: list[Record] = []
+    in_runs = 0
+    reader = reader_of(data)
+    for found in reader.salvage(lambda e, head: lost.append((str(e), e.offset, head)), scanner):
+        if isinstance(found, Run):
+            assert len(found) > 0
+            run = [found.record(number) for number in range(len(found))]
+            assert [each.offset for each in run] == found.offsets.tolist()
+            assert [len(each.payload) for each in run] == found.lengths.tolist()
+            assert run[-1].end == found.end == reader.offset
+            assert not any(aligned_magics(each.payload) for each in run)
+            records += run
+            in_runs += len(run)
+        else:
+            records.append(found)
+    return records, lost, in_runs
+
+
+windows = st.sampled_from([8, 12, 16, 32, 64, 1 << 12])
+
+
+@given(st.lists(payloads, max_size=30), windows)
+def test_with_runs_a_sound_file_reads_the_same(contents: list[bytes], window: int) -> None:
+    data = b"".join(map(frame, contents))
+    records, lost, in_runs = salvaged(data, window)
+    assert [record.payload for record in records] == contents
+    assert (records, lost) == salvaged(data, None)[:2]
+    whole = [record for record in records if record.parts == 1]
+    assert in_runs == sum(record.end - record.offset <= window for record in whole)
+
+
+broken = st.lists(
+    st.one_of(
+        payloads.map(frame),
+        payloads.map(frame),
+        st.builds(part, st.integers(0, 7), st.binary(max_size=9) | st.just(b"abcd" + MAGIC)),
+        st.builds(part, st.just(0), payloads),
+        st.builds(part, st.just(0), st.binary(max_size=9), st.integers(0, 80)),
+        st.sampled_from([MAGIC, MAGIC[1:], bytes(4), b"x", part(0, b"ab")[:-1] + b"x"]),
+    ),
+    max_size=12,
+).map(b"".join)
+
+
+@given(broken, windows)
+def test_with_runs_a_damaged_file_reads_the_same(data: bytes, window: int) -> None:
+    assert salvaged(data, window)[:2] == salvaged(data, None)[:2]
+
+
+@pytest.mark.parametrize("size", range(8, 60, 4))
+def test_a_magic_that_was_not_cut_breaks_a_run_wherever_a_window_ends(size: int) -> None:
+    bad = part(0, b"abcd" + MAGIC)  # as a reader takes it, but a writer cuts at the magic
+    data = part(0, b"1") + bad + part(0, b"2") + bad
+    records, lost, in_runs = salvaged(data, size)
+    assert (len(records), lost) == (4, [])
+    assert in_runs == (2 if size >= 12 else 0)
+
+
+@pytest.mark.parametrize("path", RECS, ids=lambda path: "/".join(path.parts[-3:]))
+def test_golden_files_read_the_same_in_runs(path: Path) -> None:
+    data = path.read_bytes()
+    records, lost, in_runs = salvaged(data, 1 << 16)
+    assert (records, lost) == salvaged(data, None)[:2]
+    assert in_runs == sum(record.parts == 1 for record in records)
+
+
+def test_a_run_goes_over_all_records_of_a_window() -> None:
+    data = b"".join(part(0, bytes([number])) for number in range(100))
+    scanner = RunScanner(io.BytesIO(data), len(data), 600)
+    runs = []
+    at = 0
+    while run := scanner.run_at(at):
+        runs.append(len(run))
+        at = run.end
+    assert (runs, at) == ([50, 50], 1200)
+
+
+class Source:
+    """A file that gives few bytes at a time; fails, or ends, where it is told to."""
+
+    def __init__(self, data: bytes, step: int, end: int, error: OSError | None = None) -> None:
+        self.data, self.step, self.end, self.error = data, step, end, error
+        self.at = 0
+        self.given: list[tuple[memoryview, bytes]] = []
+
+    def readinto(self, buffer: memoryview) -> int:
+        for place, content in self.given[-1:]:
+            assert place == content  # what was read last is still as it was
+        if self.at >= self.end and self.error:
+            raise self.error
+        piece = self.data[self.at : min(self.at + min(self.step, len(buffer)), self.end)]
+        buffer[: len(piece)] = piece
+        self.at += len(piece)
+        self.given.append((buffer[: len(piece)], piece))
+        return len(piece)
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_every_byte_is_read_once_and_stays_until_after_the_next_reading(step: int) -> None:
+    data = b"".join(part(0, bytes([number] * (number % 30))) for number in range(200))
+    source = Source(data, step, len(data))
+    found = [*reader_of(data).salvage(lambda *_: None, RunScanner(source, len(data), 256))]
+    assert all(isinstance(each, Run) for each in found)
+    assert b"".join(piece for _, piece in source.given) == data
+
+
+@pytest.mark.parametrize("error", [None, OSError(5, "Input/output error")])
+@pytest.mark.parametrize("end", [0, 1, 16, 30, 399, 400, 401])
+def test_where_the_source_ends_or_fails_the_reader_reads_on(
+    end: int, error: OSError | None
+) -> None:
+    data = part(0, b"abcd") * 100
+    scanner = RunScanner(Source(data, 64, end, error), len(data), 256)
+    records = 0
+    for found in reader_of(data).salvage(lambda *_: None, scanner):
+        records += len(found) if isinstance(found, Run) else 1
+    assert records == 100
+
+
+def test_a_file_that_grows_is_read_to_the_size_it_had() -> None:
+    data = part(0, b"abcd") * 10
+    scanner = RunScanner(io.BytesIO(data * 2), len(data))
+    (run,) = reader_of(data).salvage(lambda *_: None, scanner)
+    assert isinstance(run, Run)
+    assert (len(run), run.end) == (10, len(data))

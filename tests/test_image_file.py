@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from im2rec.errors import ImageError
-from im2rec.image_file import ImageFacts, check_whole, exif_orientation, identify
+from im2rec.image_file import (
+    KINDS,
+    ImageFacts,
+    check_whole,
+    exif_orientation,
+    identify,
+    identify_many,
+)
 
 ODD_FACTS = {
     **{f"exif/orient_{code}.jpg": ImageFacts("jpeg", 80, 60, code) for code in range(1, 9)},
@@ -452,3 +459,66 @@ def test_mutated_images_raise_nothing_but_image_error(data: bytes) -> None:
         assert 1 <= facts.orientation <= 8
         if facts.width * facts.height < 10**7:  # what `check_whole` takes is for its caller to say
             check_whole(data, facts)
+
+
+# Many at once
+
+
+def assert_alike(images: list[bytes]) -> None:
+    """That many images are told as each by itself."""
+    data = np.frombuffer(b"ab" + b"".join(images), "u1")
+    sizes = np.array([len(image) for image in images], "i8")
+    ends = 2 + np.cumsum(sizes)
+    facts = identify_many(data, ends - sizes, ends)
+    columns = facts.kinds.tolist(), facts.widths.tolist(), facts.heights.tolist()
+    for image, kind, width, height in zip(images, *columns, strict=True):
+        try:
+            one = identify(image)
+        except ImageError:
+            assert (KINDS[kind], width, height) == ("?", 0, 0)
+        else:
+            assert (KINDS[kind], width, height) == (one.kind, one.width, one.height)
+
+
+def test_many_images_are_told_as_each_by_itself() -> None:
+    folders = (CLEAN, ODD, BAD)
+    images = [path.read_bytes() for each in folders for path in each.rglob("*.*") if path.is_file()]
+    assert len(images) > 50
+    assert_alike(images)
+    assert_alike(sorted(images, key=len))
+
+
+@pytest.mark.parametrize("name", ["ant/ant_0.jpg", "ant/ant_3.png"])
+def test_many_cut_images_are_told_as_each_by_itself(name: str) -> None:
+    data = (CLEAN / name).read_bytes()
+    assert_alike([data[:size] for size in range(min(len(data), 800))])
+
+
+@given(st.lists(mutated() | st.builds(bytes.__add__, st.sampled_from(STARTS), st.binary())))
+@settings(max_examples=300)
+def test_many_mutated_images_are_told_as_each_by_itself(images: list[bytes]) -> None:
+    assert_alike(images)
+
+
+def test_what_is_too_short_for_an_image_is_told_as_by_itself() -> None:
+    assert_alike([])
+    assert_alike([b""])
+    pairs = [bytes([first, second]) for first in range(256) for second in range(256)]
+    assert_alike(pairs + [pair[:1] for pair in pairs])
+
+
+def test_a_jpeg_of_more_segments_than_are_walked_at_once_is_known() -> None:
+    data = (CLEAN / "ant" / "ant_0.jpg").read_bytes()
+    comment = b"\xff\xfe\0\4ab"
+    many = [data[:2] + comment * count + data[2:] for count in (1, 50, 63, 64, 65, 500)]
+    assert_alike(many)
+    facts = identify_many(np.frombuffer(many[-1], "u1"), np.array([0]), np.array([len(many[-1])]))
+    assert (facts.widths.tolist(), facts.count_kinds()) == ([160], {"jpeg": 1})
+
+
+def test_kinds_are_counted_in_the_order_they_first_come() -> None:
+    images = [b"x", TINY["png"], TINY["jpeg"], b"y", TINY["jpeg"], TINY["gif"]]
+    ends = np.cumsum([len(image) for image in images])
+    data = np.frombuffer(b"".join(images), "u1")
+    facts = identify_many(data, ends - [len(image) for image in images], ends)
+    assert list(facts.count_kinds().items()) == [("?", 2), ("png", 1), ("jpeg", 2), ("gif", 1)]

@@ -6,15 +6,17 @@ import json
 import math
 import struct
 import tracemalloc
+from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import GOLDEN
 from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec.errors import PayloadError
-from im2rec.image_record import ImageRecord, decode, decode_header, encode
+from im2rec.image_record import ImageRecord, decode, decode_header, decode_headers, encode
 
 GIVEN: list[dict[str, Any]] = json.loads(
     (GOLDEN / "recordio" / "image_records.json").read_text("ascii")
@@ -220,3 +222,48 @@ def test_nan_and_infinity_are_decoded() -> None:
     labels = decode(payload).labels
     assert math.isnan(labels[0])
     assert labels[1:] == (math.inf, -math.inf)
+
+
+# Many at once
+
+numbers = st.sampled_from([0.0, 1.0, -2.5, math.nan, math.inf, -math.inf])
+
+
+@st.composite
+def any_payloads(draw: st.DrawFn) -> bytes:
+    """An image record, or what is left of one; its flag may lie."""
+    labels = draw(st.lists(numbers, max_size=5))
+    flag = draw(st.sampled_from([len(labels), len(labels), len(labels), 7, 2**30, 2**32 - 1]))
+    header = struct.pack("<IfQQ", flag, draw(numbers), draw(st.integers(0, MAX_ID)), 9)
+    array = struct.pack(f"<{len(labels)}f", *labels)
+    return (header + array + draw(st.binary(max_size=9)))[: draw(st.sampled_from([99, 99, 25, 5]))]
+
+
+@given(st.lists(any_payloads(), min_size=1, max_size=12))
+def test_headers_read_at_once_are_those_read_one_by_one(payloads: list[bytes]) -> None:
+    padded = [b"head" + each + bytes(-len(each) % 4) for each in payloads]
+    starts = np.cumsum([1] + [len(each) // 4 for each in padded])[:-1]
+    data = b"".join(padded)
+    lengths = np.array([len(each) for each in payloads])
+    headers = decode_headers(np.frombuffer(data, "<u4"), starts, lengths)
+    finite, labels = headers.finite(), list(headers.label_tuples())
+    widths: Counter[int] = Counter()
+    for at, payload in enumerate(payloads):
+        try:
+            record = decode(payload)
+        except PayloadError:
+            assert not headers.whole[at]
+            assert labels[at] == ()
+            continue
+        assert headers.whole[at]
+        assert (headers.ids[at], headers.flags[at]) == (record.id, record.flag)
+        assert headers.widths[at] == len(record.labels)
+        assert repr(float(headers.header_labels[at])) == repr(record.header_label)
+        assert repr(labels[at]) == repr(record.labels)  # NaN is not itself
+        assert repr(float(headers.first_labels()[at])) == repr(record.labels[0])
+        assert headers.image_bytes[at] == len(record.image)
+        image = 4 * int(headers.images[at])
+        assert data[image : image + len(record.image)] == record.image
+        assert finite[at] == all(map(math.isfinite, (*record.labels, record.header_label)))
+        widths[len(record.labels)] += 1
+    assert headers.count_widths() == widths

@@ -419,6 +419,66 @@ def test_damaged_places_are_counted_and_the_records_behind_them_read(
     )
 
 
+def both_ways(prefix: str | Path) -> Summary:
+    """The summary, after seeing that it is the same where records are read one by one."""
+    summary = inspect(prefix)
+    one_by_one = inspect_set(find_set(str(prefix)), each=lambda _: None)
+    assert summary == one_by_one
+    assert json.dumps(summary.as_dict()) == json.dumps(one_by_one.as_dict())  # in the same order
+    return summary
+
+
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.rglob("*.rec")), ids=lambda path: "/".join(path.parts[-3:])
+)
+def test_golden_files_are_summed_up_the_same_one_by_one(path: Path) -> None:
+    assert both_ways(path).records > 0
+
+
+ODD_IMAGES = (
+    JPEG,
+    PNG,
+    JPEG[:200],
+    PNG[:20],
+    b"",
+    b"x",
+    b"text",
+    (ODD / "kinds/gif.gif").read_bytes(),
+)
+NUMBERS = st.sampled_from([0.0, -0.0, 1.0, 2.0, 2.5, -1.0, 1e30, math.nan, math.inf])
+
+
+@st.composite
+def odd_records(draw: st.DrawFn) -> bytes:
+    labels = draw(st.lists(NUMBERS, max_size=3) | st.just([1.0]))
+    flag = draw(st.sampled_from([len(labels), len(labels), 0, 9]))
+    head = struct.pack("<IfQQ", flag, draw(NUMBERS), draw(st.integers(0, 2**64 - 1)), 0)
+    array = struct.pack(f"<{len(labels)}f", *labels)
+    return frame(
+        (head + array + draw(st.sampled_from(ODD_IMAGES)))[: draw(st.just(None) | st.just(20))]
+    )
+
+
+@given(st.lists(odd_records() | st.sampled_from([CUT, MAGIC_BYTES, b"\0\0\0\0"]), max_size=8))
+def test_any_records_are_summed_up_the_same_one_by_one(records: list[bytes]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        both_ways(write(Path(folder), *records))
+
+
+def test_kinds_are_in_the_order_in_which_they_first_come(tmp_path: Path) -> None:
+    images = [b"x", PNG, JPEG, PNG, b"y", JPEG]
+    summary = both_ways(
+        write(tmp_path, *(record(at, image=each) for at, each in enumerate(images)))
+    )
+    assert list(summary.as_dict()["kinds"].items()) == [("?", 2), ("png", 2), ("jpeg", 2)]
+
+
+def test_labels_are_classes_only_until_one_is_none_in_any_file(tmp_path: Path) -> None:
+    (tmp_path / "set_000.rec").write_bytes(record(0, 0.5))
+    (tmp_path / "set_001.rec").write_bytes(record(1, 1.0))
+    assert both_ways(tmp_path / "set").class_counts is None
+
+
 @given(st.binary(max_size=300) | st.lists(st.sampled_from([A, B, CUT, MAGIC_BYTES, b"\0"])))
 def test_any_bytes_are_got_through(data: bytes | list[bytes]) -> None:
     joined = data if isinstance(data, bytes) else b"".join(data)
@@ -427,7 +487,7 @@ def test_any_bytes_are_got_through(data: bytes | list[bytes]) -> None:
         (Path(folder) / "set.idx").write_bytes(joined)
         if other_format(prefix + ".rec"):  # a few beginnings are those of other kinds
             return
-        summary = inspect(prefix)
+        summary = both_ways(prefix)
     assert summary.bytes == len(joined)
     assert bool(summary.records + summary.damaged) == bool(joined)
 

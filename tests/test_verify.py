@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -19,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec.errors import InputError, ListError
-from im2rec.framing import HEAD, MAGIC, MAGIC_BYTES, RecordReader, frame
+from im2rec.framing import HEAD, MAGIC, MAGIC_BYTES, WINDOW, RecordReader, frame
 from im2rec.image_ops import ImageOptions
 from im2rec.image_record import HEADER, encode
 from im2rec.pack import PackOptions, pack_list
@@ -277,6 +278,16 @@ def test_each_code_is_found(folder: Path, code: str) -> None:
     decode = code in ("image", "no-image")
     FAULTS[code](folder)
     assert code in codes(prefix, list_path=str(folder / "set.lst"), decode=decode, workers=1)
+
+
+@pytest.mark.parametrize("code", FAULTS)
+def test_records_read_one_by_one_for_decoding_are_judged_the_same(folder: Path, code: str) -> None:
+    prefix = folder / ("one" if code == "no-image" else "set")
+    FAULTS[code](folder)
+    path = str(folder / "set.lst")
+    one_by_one = problems(prefix, list_path=path, decode=True, workers=1)
+    expected = [each for each in one_by_one if each.code not in ("image", "no-image")]
+    assert problems(prefix, list_path=path) == expected
 
 
 def test_labels_left_out_on_purpose_are_not_missed(tmp_path: Path) -> None:
@@ -635,6 +646,24 @@ def test_an_index_is_judged_line_by_line(
     ]
 
 
+@pytest.mark.parametrize(
+    ("index", "found"),
+    [
+        ("5\t0\n7\t40\n5\t80\n", ["index-duplicate", "index-key"]),
+        ("5\t0\n5\t40\n5\t80\n", ["index-duplicate"] * 2 + ["index-key"] * 2),
+        ("7\t0\n5\t40\n9\t80\n", ["index-key"] * 2),
+        ("0\t0\n1\t40\n2\t80\n3\t120\n", ["index-offset"]),
+        ("0\t0\n1\t40\n2\t76\n", ["index-offset", "index-missing"]),
+        ("1\t0\n2\t40\n3\t80\n", ["index-key"] * 3),
+        ("18446744073709551616\t0\n7\t40\n9\t80\n", ["index-key"]),
+    ],
+)
+def test_a_plain_index_with_one_wrong_line_is_not_taken_for_sound(
+    tmp_path: Path, index: str, found: list[str]
+) -> None:
+    assert [each[0] for each in told(lone(tmp_path, *THREE, index=index))] == found
+
+
 def test_records_whose_id_cannot_be_read_say_nothing_of_keys(tmp_path: Path) -> None:
     golden = GOLDEN / "recordio" / "framing"
     found = told(f"{golden}.rec")
@@ -681,6 +710,30 @@ def test_two_shards_swapped_are_found_in_both(folder: Path) -> None:
     for name in RECS[:2]:
         assert ("sha256", name, None, None) in found
     assert {"index-key", "index-offset"} & {each[0] for each in found if each[1] == "set.idx"}
+
+
+@pytest.mark.parametrize("sizes", [[100] * 100_000, [5_000_000] * 4, [WINDOW + 4, 12, 12]])
+def test_the_sha256_of_a_file_larger_than_what_is_read_at_once_is_compared(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    data = b"".join(record(at, image=bytes(size)) for at, size in enumerate(sizes))
+    prefix = lone(tmp_path, data)
+    facts = {
+        "rec": "one.rec",
+        "idx": "one.idx",
+        "records": len(sizes),
+        "bytes": len(data),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    (tmp_path / "one.manifest.json").write_text(json.dumps({"shards": [facts]}), "utf-8")
+    of_file = [each for each in told(prefix) if each[1] == "one.rec"]
+    assert (len(data) > WINDOW, of_file) == (True, [])
+    change(tmp_path / "one.rec", len(data) - 4, b"x")
+    of_file = [each for each in told(prefix) if each[1] == "one.rec"]
+    assert of_file == [("sha256", "one.rec", None, None)]
+    os.truncate(tmp_path / "one.rec", len(data) - 6)  # the last record is cut: it is not read over
+    of_file = [each for each in told(prefix) if each[1] == "one.rec"]
+    assert [each[0] for each in of_file] == ["truncated", "bytes", "records", "sha256"]
 
 
 @pytest.mark.parametrize("name", ["set.rec", "set_003.rec", "set_1000.rec"])
