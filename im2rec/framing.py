@@ -355,7 +355,7 @@ class RunScanner:
                 stop = int(self._breaks[np.searchsorted(self._breaks, first)])
                 if stop > first:
                     return self._run(first, stop)
-                if at == 0 or self._ends[first] <= len(self._words):
+                if self._ends[first] <= len(self._words):
                     return None
             if not self._read_on(offset):
                 return None

@@ -33,26 +33,9 @@ _OTHER_SIGNATURES = re.compile(
     re.DOTALL,
 )
 # The first two bytes of every kind there is.
-_BEGINNINGS = (
-    *(b"\xff\xd8", b"\x89P", b"BM", b"GI", b"RI", b"MM", b"II", b"\xff\x4f", b"\0\0"),
-    *(b"P0", b"P1", b"P2", b"P3", b"P4", b"P5", b"P6", b"Pf", b"Py"),
-)
-KINDS = ("BMP", "GIF", "WEBP", "TIFF", "PPM", "JPEG2000")  # Pillow's names for them
-# How those begin, as Pillow's readers have it: what does not need not be shown to them.
-_OTHER_SIGNATURES = re.compile(
-    rb"BM|GIF8[79]a|RIFF.{4}WEBP|MM(?:\0[*+]|\*\0)|II(?:[*+]\0|\0\*)|P[0-6fy]"
-    rb"|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n",
-    re.DOTALL,
-)
-# The first two bytes of every kind there is.
-_BEGINNINGS = (
-    b"\xff\xd8",
-    b"\x89P",
-    *(b"BM", b"GI", b"RI", b"MM", b"II", b"\xff\x4f", b"\0\0"),
-    *(b"P%c" % char for char in b"0123456fy"),
-)
+_BEGINNINGS = b"\xff\xd8 \xff\x4f \x89P BM GI RI MM II \0\0 P0 P1 P2 P3 P4 P5 P6 Pf Py".split()
 KINDS = ("?", "jpeg", "png", *map(str.lower, _OTHER_KINDS))  # as identify_many numbers them
-_UNKNOWN, _JPEG, _PNG = range(3)
+_JPEG, _PNG = 1, 2
 _MAX_SEGMENTS = 64  # of a JPEG before its scan, where many are walked at once
 OPENCV_MAX_PIXELS = 2**30  # OpenCV's own bound, CV_IO_MAX_IMAGE_PIXELS
 MEMORY_PER_PIXEL = 16  # bytes; more than any codec takes, progressive CMYK and animations included

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from im2rec import image_ops, pool
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
@@ -42,6 +42,10 @@ from im2rec.shards import (
     read_manifest,
     shard_stem,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 RECORDS_PER_TASK = 64  # records that a worker decodes at a time
 Progress = Callable[[int, int], None]  # bytes read, bytes in all
@@ -608,19 +612,17 @@ def _is_sound_index(data: bytes, files: list[_File]) -> bool:
     if columns is None:
         return False
     keys, places = columns
-    offsets, ids, without_id, base, before = [], [], [], 0, 0
+    offsets: list[npt.NDArray[np.uint64]] = []
+    ids: list[npt.NDArray[np.uint64]] = []
+    base = 0
     for file in files:
         offsets.append(base + np.asarray(file.offsets))
         ids.append(np.asarray(file.ids))
-        without_id += [before + at for at in file.without_id]
         base += file.size
-        before += len(file.ids)
     ordered = np.sort(keys)  # far faster than np.unique
     if (ordered[1:] == ordered[:-1]).any() or not np.array_equal(places, np.concatenate(offsets)):
         return False
-    is_id = keys == np.concatenate(ids)
-    is_id[without_id] = True
-    return bool(is_id.all() or (keys == np.arange(len(keys))).all())
+    return np.array_equal(keys, np.concatenate(ids)) or np.array_equal(keys, np.arange(len(keys)))
 
 
 def _is_count(value: object) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import GOLDEN
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from im2rec import framing
@@ -641,7 +641,32 @@ broken = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        part(0, b"ab")[:-1] + b"x",  # padding
+        part(0, b"abc")[:-1] + b"x",
+        part(0, b"a")[:-3] + b"x\0\0",
+        part(0, b"abcd" + MAGIC),  # a magic that was not cut
+        part(0, b"abcd", 8),
+        part(0, b"abcd", 3),
+        part(0, b"abcd", 0),
+        part(0, b"abcd", 2**29 - 1),
+        *(part(cflag, b"abcd") for cflag in range(1, 8)),
+        bytes(4),
+        MAGIC,
+    ],
+    ids=bytes.hex,
+)
+def test_with_runs_each_fault_is_told_wherever_a_window_ends(fault: bytes) -> None:
+    sound = part(0, b"1") + part(0, b"") + part(0, b"22")
+    for data in (fault + sound, sound + fault + sound, sound + fault):
+        for window in range(8, len(data) + 8, 4):
+            assert salvaged(data, window)[:2] == salvaged(data, None)[:2]
+
+
 @given(broken, windows)
+@settings(max_examples=300)
 def test_with_runs_a_damaged_file_reads_the_same(data: bytes, window: int) -> None:
     assert salvaged(data, window)[:2] == salvaged(data, None)[:2]
 

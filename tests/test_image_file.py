@@ -486,6 +486,8 @@ def test_many_images_are_told_as_each_by_itself() -> None:
     assert len(images) > 50
     assert_alike(images)
     assert_alike(sorted(images, key=len))
+    assert_alike([*TINY.values()])
+    assert_alike([b"P%c 3 2 255\n" % char + bytes(99) for char in range(256)])
 
 
 @pytest.mark.parametrize("name", ["ant/ant_0.jpg", "ant/ant_3.png"])
@@ -505,6 +507,13 @@ def test_what_is_too_short_for_an_image_is_told_as_by_itself() -> None:
     assert_alike([b""])
     pairs = [bytes([first, second]) for first in range(256) for second in range(256)]
     assert_alike(pairs + [pair[:1] for pair in pairs])
+
+
+def test_odd_segments_of_a_jpeg_are_told_as_by_itself() -> None:
+    data = TINY["jpeg"]
+    standalone = [data[:2] + bytes([0xFF, marker, 0, 2]) + data[2:] for marker in range(256)]
+    frame = b"\xff\xd8\xff\xc0\0\2\xff\xda\0\2"  # too short for what it must hold
+    assert_alike(standalone + [frame + b"\1" * count for count in range(5)])
 
 
 def test_a_jpeg_of_more_segments_than_are_walked_at_once_is_known() -> None:

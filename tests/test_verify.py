@@ -664,6 +664,11 @@ def test_a_plain_index_with_one_wrong_line_is_not_taken_for_sound(
     assert [each[0] for each in told(lone(tmp_path, *THREE, index=index))] == found
 
 
+def test_two_records_of_one_id_are_told_though_each_has_its_key(tmp_path: Path) -> None:
+    prefix = lone(tmp_path, record(5), record(5), index="5\t0\n5\t40\n")
+    assert told(prefix) == [("index-duplicate", "one.idx", None, 5)]
+
+
 def test_records_whose_id_cannot_be_read_say_nothing_of_keys(tmp_path: Path) -> None:
     golden = GOLDEN / "recordio" / "framing"
     found = told(f"{golden}.rec")
