@@ -50,6 +50,7 @@ _HAS_PREAD = hasattr(os, "pread")  # Windows has none
 _FIRST_READ = 512  # bytes: the head, and all of a small record; more costs time where it is large
 _PADDING = [bytes(size) for size in range(ALIGNMENT)]
 WINDOW = 8 << 20  # bytes that a RunScanner looks at in one go; longer records are read one by one
+SHORTEST_RUN = 64  # records; what many NumPy calls cost is worth it from about there on
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,34 +332,39 @@ class RunScanner:
     next head the records are as RecordReader would read them. What is not so simple is left to it.
     """
 
-    def __init__(self, source: Source, size: int, window: int = WINDOW) -> None:
+    def __init__(
+        self, source: Source, size: int, *, window: int = WINDOW, shortest: int = SHORTEST_RUN
+    ) -> None:
         import numpy as np
 
         self._source = source
         self._size = size
+        self._shortest = shortest
         # Two in turn: what was read into the one may be in use while the other is filled.
         self._buffers = [np.empty(window // ALIGNMENT, "<u4") for _ in range(2)]
         self._start = self._end = 0  # of the window, in the file
+        self._one_by_one_to = 0  # where the next run begins that is worth it, or the window ends
         self._set_window(self._buffers[0][:0])
 
     def run_at(self, offset: int) -> Run | None:
         """The longest run there is from this offset to the end of a window; None where the record
-        there is no sound one of one part, or is longer than a window. Offsets must not go back."""
-        import numpy as np
-
-        while True:
+        there is no sound one of one part, or is longer than a window, or where the run would be
+        short for another reason than the window's end. Offsets must not go back."""
+        while offset >= self._one_by_one_to:
             at = (offset - self._start) // ALIGNMENT
-            if at + HEAD.size // ALIGNMENT <= len(self._words):
-                first = int(np.searchsorted(self._heads, at))
-                if first == len(self._heads) or self._heads[first] != at:
+            if at >= self._next_window:
+                if not self._read_on(offset):
                     return None
-                stop = int(self._breaks[np.searchsorted(self._breaks, first)])
-                if stop > first:
-                    return self._run(first, stop)
-                if self._ends[first] <= len(self._words):
-                    return None
-            if not self._read_on(offset):
-                return None
+                continue
+            first = int(self._heads.searchsorted(at))
+            number = int(self._stops.searchsorted(first, side="right"))
+            upcoming = self._next_window
+            if number < len(self._stops):
+                upcoming = int(self._heads[max(first, self._firsts[number])])
+            if upcoming == at:
+                return self._run(first, int(self._stops[number]))
+            self._one_by_one_to = self._start + ALIGNMENT * upcoming
+        return None
 
     def _run(self, first: int, stop: int) -> Run:
         heads = self._heads[first:stop]
@@ -390,8 +396,8 @@ class RunScanner:
         return True
 
     def _set_window(self, words: npt.NDArray[np.uint32]) -> None:
-        """Finds the heads of a window, and where a run breaks: at each record that is not sound, or
-        behind which no other begins."""
+        """Finds the heads of a window, and the runs, which break at each record that is not sound
+        or behind which no other begins."""
         import numpy as np
 
         heads = np.flatnonzero(words == MAGIC)
@@ -404,4 +410,12 @@ class RunScanner:
         last = words.take(ends - 1, mode="clip")
         sound &= (used == 0) | (last >> (8 * used).astype("u4") == 0)
         self._words, self._heads, self._lengths, self._ends = words, heads, lengths, ends
-        self._breaks = np.append(np.flatnonzero(~sound), len(heads))
+        # The last record may go on behind the window, which must then be moved on to show it whole.
+        goes_on = len(heads) > 0 and bool(ends[-1] > len(words))
+        count = len(heads) - goes_on
+        self._next_window = int(heads[-1]) if goes_on else len(words)
+        breaks = np.flatnonzero(~sound[:count])
+        firsts, stops = np.append(0, breaks + 1), np.append(breaks, count)
+        long = stops - firsts >= self._shortest
+        long[-1] = stops[-1] > firsts[-1]  # nothing but the window's end makes it short
+        self._firsts, self._stops = firsts[long], stops[long]

@@ -592,11 +592,13 @@ def test_a_head_that_is_near_costs_little_reading() -> None:
 
 
 def salvaged(
-    data: bytes, window: int | None
+    data: bytes, window: int | None, shortest: int = 1
 ) -> tuple[list[Record], list[tuple[str, int, int | None]], int]:
     """The records of a damaged file, what was lost, and how many records came in runs."""
     lost: list[tuple[str, int, int | None]] = []
-    scanner = RunScanner(io.BytesIO(data), len(data), window) if window else None
+    scanner = None
+    if window:
+        scanner = RunScanner(io.BytesIO(data), len(data), window=window, shortest=shortest)
     records: list[Record] = []
     in_runs = 0
     reader = reader_of(data)
@@ -668,7 +670,8 @@ def test_with_runs_each_fault_is_told_wherever_a_window_ends(fault: bytes) -> No
 @given(broken, windows)
 @settings(max_examples=300)
 def test_with_runs_a_damaged_file_reads_the_same(data: bytes, window: int) -> None:
-    assert salvaged(data, window)[:2] == salvaged(data, None)[:2]
+    for shortest in (1, 2, 3):
+        assert salvaged(data, window, shortest)[:2] == salvaged(data, None)[:2]
 
 
 @pytest.mark.parametrize("size", range(8, 60, 4))
@@ -688,9 +691,17 @@ def test_golden_files_read_the_same_in_runs(path: Path) -> None:
     assert in_runs == sum(record.parts == 1 for record in records)
 
 
+def test_a_run_that_ends_early_for_a_fault_is_read_one_by_one() -> None:
+    sound, bad = part(0, b"1"), part(0, b"abcd" + MAGIC)
+    data = sound * 9 + bad + sound * 10 + bad + sound * 2
+    records, lost, in_runs = salvaged(data, 1 << 12, shortest=10)
+    assert (len(records), lost) == (23, [])
+    assert in_runs == 10 + 2  # nothing but the end is behind the last two
+
+
 def test_a_run_goes_over_all_records_of_a_window() -> None:
     data = b"".join(part(0, bytes([number])) for number in range(100))
-    scanner = RunScanner(io.BytesIO(data), len(data), 600)
+    scanner = RunScanner(io.BytesIO(data), len(data), window=600)
     runs = []
     at = 0
     while run := scanner.run_at(at):
@@ -723,7 +734,7 @@ class Source:
 def test_every_byte_is_read_once_and_stays_until_after_the_next_reading(step: int) -> None:
     data = b"".join(part(0, bytes([number] * (number % 30))) for number in range(200))
     source = Source(data, step, len(data))
-    found = [*reader_of(data).salvage(lambda *_: None, RunScanner(source, len(data), 256))]
+    found = [*reader_of(data).salvage(lambda *_: None, RunScanner(source, len(data), window=256))]
     assert all(isinstance(each, Run) for each in found)
     assert b"".join(piece for _, piece in source.given) == data
 
@@ -734,7 +745,7 @@ def test_where_the_source_ends_or_fails_the_reader_reads_on(
     end: int, error: OSError | None
 ) -> None:
     data = part(0, b"abcd") * 100
-    scanner = RunScanner(Source(data, 64, end, error), len(data), 256)
+    scanner = RunScanner(Source(data, 64, end, error), len(data), window=256)
     records = 0
     for found in reader_of(data).salvage(lambda *_: None, scanner):
         records += len(found) if isinstance(found, Run) else 1
