@@ -93,9 +93,12 @@ class ManyFacts:
 
     def count_kinds(self) -> dict[str, int]:
         """How many images there are of each kind, in the order in which the kinds first come."""
-        which = {kind: self.kinds == kind for kind in set(self.kinds.tolist())}
-        in_order = sorted(which, key=lambda kind: int(which[kind].argmax()))
-        return {KINDS[kind]: int(which[kind].sum()) for kind in in_order}
+        import numpy as np
+
+        counts = np.bincount(self.kinds)
+        there = counts.nonzero()[0].tolist()
+        there.sort(key=lambda kind: int((self.kinds == kind).argmax()))
+        return {KINDS[kind]: int(counts[kind]) for kind in there}
 
 
 def identify_many(
