@@ -252,6 +252,7 @@ class _Verification:
         self._found("cut", reader.path, record.offset, None, found)
 
     def _check_run(self, file: _File, run: Run) -> None:
+        """Judges many records; identities are not looked for, as only decoding asks for them."""
         headers = decode_headers(run.words, run.starts, run.lengths)
         file.add_run(run, headers, with_labels=self._options.list_path is not None)
         for number in (~(headers.whole & headers.finite())).nonzero()[0].tolist():
