@@ -189,11 +189,7 @@ class _Verification:
             if not file.size:
                 self._found("empty", path, 0, None, "the file is empty")
             with open(path, "rb", buffering=COPY_SIZE) as stream:
-                reader = RecordReader(stream, path)
-                if self._options.decode:
-                    self._check_records(file, reader, None)
-                else:
-                    self._check_runs(file, reader)
+                self._check_runs(file, RecordReader(stream, path))
             file.is_records = True
         except OSError as error:
             self._found("unreadable", path, None, None, f"cannot be read: {error.strerror}")
@@ -203,11 +199,7 @@ class _Verification:
         return file
 
     def _check_runs(self, file: _File, reader: RecordReader) -> None:
-        """Judges a file's records, those that are sound many at a time.
-
-        Not where images are decoded later: NumPy starts threads, and a process that has some cannot
-        be forked.
-        """
+        """Judges a file's records, those that are sound many at a time."""
         if self._set.manifest is None:
             with open(file.path, "rb", buffering=0) as source:
                 self._check_records(file, reader, RunScanner(source, reader.size))
@@ -216,7 +208,7 @@ class _Verification:
                 self._check_records(file, reader, RunScanner(hashed, reader.size))
                 file.sha256 = hashed.hexdigest()
 
-    def _check_records(self, file: _File, reader: RecordReader, scanner: RunScanner | None) -> None:
+    def _check_records(self, file: _File, reader: RecordReader, scanner: RunScanner) -> None:
         for found in self._records(reader, scanner):
             if isinstance(found, Run):
                 self._check_run(file, found)
@@ -225,7 +217,7 @@ class _Verification:
             if self._progress:
                 self._progress(self._report.bytes + found.end, self._total)
 
-    def _records(self, reader: RecordReader, scanner: RunScanner | None) -> Iterator[Record | Run]:
+    def _records(self, reader: RecordReader, scanner: RunScanner) -> Iterator[Record | Run]:
         """The records of a file; after damage, those from the next head on."""
 
         def lost(error: RecordError, head: int | None) -> None:
@@ -252,17 +244,17 @@ class _Verification:
         self._found("cut", reader.path, record.offset, None, found)
 
     def _check_run(self, file: _File, run: Run) -> None:
-        """Judges many records; identities are not looked for, as only decoding asks for them."""
+        """Judges many records: one by one only those that are not sound, or may hold InsightFace's
+        identities."""
         headers = decode_headers(run.words, run.starts, run.lengths)
         file.add_run(run, headers, with_labels=self._options.list_path is not None)
-        for number in (~(headers.whole & headers.finite())).nonzero()[0].tolist():
+        sound = headers.whole & headers.finite() & (headers.ids != 0)
+        for number in (~sound).nonzero()[0].tolist():
             self._judge(file.path, run.record(number))
 
     def _check_record(self, file: _File, record: Record) -> None:
         content = self._judge(file.path, record)
         file.add(record.offset, content, with_labels=self._options.list_path is not None)
-        if content and content.id == 0 and not content.image and len(content.labels) == 2:
-            self._identities = range(*map(_whole, content.labels))
 
     def _judge(self, path: str, record: Record) -> ImageRecord | None:
         """Judges a record's header and labels; what it holds, None where that cannot be read."""
@@ -277,6 +269,8 @@ class _Verification:
         elif not math.isfinite(content.header_label):
             sentence = f"label {content.header_label} in the header, beside an array of labels"
             self._found("label", path, record.offset, content.id, sentence)
+        if content.id == 0 and not content.image and len(labels) == 2:
+            self._identities = range(*map(_whole, labels))
         return content
 
     # --- index --------------------------------------------------------------------------------
@@ -293,7 +287,7 @@ class _Verification:
             sentence = f"cannot be read: {error.strerror}"
             self._found("index-unreadable", path, None, None, sentence)
             return
-        if not self._options.decode and _is_sound_index(data, files):  # it uses NumPy
+        if _is_sound_index(data, files):
             return
         entries, faults = parse_index(data, path)
         for fault in faults:

@@ -464,3 +464,10 @@ def test_dct_scaling_goes_on_by_area(tmp_path: Path, im2rec: Run) -> None:
     assert refused.stderr == "im2rec: error: dct-scaling reduces by area, not by linear\n"
     refused = im2rec("pack", "--dct-scaling", "--pass-through", "set", CLEAN, code=2)
     assert "excludes --dct-scaling" in refused.stderr
+
+
+def test_numpy_starts_no_threads_that_would_forbid_to_fork(im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN)
+    threads = {"OPENBLAS_NUM_THREADS": "4"}
+    im2rec("pack", "--start-method", "fork", "set", CLEAN, env=threads)
+    im2rec("verify", "--decode", "--start-method", "fork", "set", env=threads)

@@ -75,7 +75,7 @@ def test_files_come_in_order_however_they_are_read(tmp_path: Path) -> None:
         before = threading.active_count()
         assert read_all(reader, paths) == expected
         assert (threading.active_count() > before) <= bool(slow)
-        assert reader._seconds < part.SLOW_READ  # as read: the page cache is not slow
+        assert reader._seconds < slow / 10 + part.SLOW_READ  # the page cache is not slow
         assert read_all(reader, []) == []
 
 

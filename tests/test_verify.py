@@ -9,8 +9,6 @@ import os
 import re
 import shutil
 import struct
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -1002,19 +1000,6 @@ def test_a_codecs_remark_on_a_whole_image_is_no_problem(tmp_path: Path) -> None:
     ((place, text),) = report.remarks
     assert place == f"{prefix}.rec: byte 0"
     assert text == "Corrupt JPEG data: 16 extraneous bytes before marker 0xd9"
-
-
-def test_numpy_is_not_loaded_where_workers_are_forked(folder: Path) -> None:
-    code = (
-        "import sys\n"
-        "from im2rec.shards import find_set\n"
-        "from im2rec.verify import VerifyOptions, verify_set\n"
-        "options = VerifyOptions(sys.argv[2], decode=True, workers=1)\n"
-        "print(len(verify_set(find_set(sys.argv[1]), options).problems), 'numpy' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(folder / "set"), str(folder / "set.lst")]
-    done = subprocess.run(command, capture_output=True, encoding="ascii", check=True)
-    assert done.stdout == "0 False\n"
 
 
 def test_many_records_are_decoded_by_several_workers_in_file_order(tmp_path: Path) -> None:
