@@ -302,7 +302,7 @@ _workers = click.option(
     "--num-thread",
     type=click.IntRange(1),
     metavar="N",
-    help="Processes.  [default: the CPUs this process may use]",
+    help="Processes, at most two for each CPU.  [default: the CPUs this process may use]",
 )
 _start_method = click.option(
     "--start-method",

@@ -57,8 +57,8 @@ class PackOptions:
     image: what is done to each picture. pack_label: store every label; False stores the first.
     label_width: labels that every row must have, None = any. allow_outside_root: follow paths that
     leave ROOT. shards, shard_size: at most one of them; shard_size in bytes. max_failures: images
-    that may be left out; with `failures_are_percent` a percentage of the rows. workers: None = the
-    CPUs that this process may use. start_method: of multiprocessing; None = the fastest safe one.
+    that may be left out; with `failures_are_percent` a percentage of the rows. workers: as `pool.worker_count`
+    takes it. start_method: of multiprocessing; None = the fastest safe one.
     fsync: flush to disk before a name becomes final.
     """
 
@@ -405,7 +405,7 @@ def _pack_parts(
 ) -> dict[str, str]:
     """Packs every row into the files that the writer plans; the sha256 of each. The report says how
     far it came."""
-    workers = min(options.workers or pool.available_cpus(), len(images))
+    workers = min(pool.worker_count(options.workers), len(images))
     joiner = _Joiner(images, root, options, writer, report, progress, workers)
 
     def path_of(row: int) -> str:

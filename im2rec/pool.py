@@ -30,6 +30,7 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 IN_FLIGHT = 4  # tasks per worker drawn and not yet consumed; hides a slow one behind others
+WORKERS_PER_CPU = 2  # at most; 64 on 2 CPUs, which take each other's caches, took a fifth longer
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
 _NOTE = struct.Struct("<?Q")  # whether something is in hand, and its number
 _FAILURE = "failure"  # the file, beside the notes, where a worker says why its setup failed
@@ -45,6 +46,13 @@ def available_cpus() -> int:
         cpus = os.cpu_count() or 1
     quota = _cgroup_quota(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
     return max(1, min(cpus, int(quota) if quota else cpus))
+
+
+def worker_count(asked: int | None) -> int:
+    """How many workers to start where so many were asked for, or None: one for each CPU that this
+    process may use; more where asked for, up to WORKERS_PER_CPU each."""
+    cpus = available_cpus()
+    return min(asked, WORKERS_PER_CPU * cpus) if asked else cpus
 
 
 def _cgroup_quota(membership: Path, mount: Path) -> float | None:

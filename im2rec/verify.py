@@ -517,7 +517,7 @@ class _Verification:
             base += file.size
         if not tasks:
             return
-        workers = min(self._options.workers or pool.available_cpus(), len(tasks))
+        workers = min(pool.worker_count(self._options.workers), len(tasks))
         with pool.Pool(
             decode_records,
             setup=partial(image_ops.prepare_worker, image_ops.ImageOptions()),

@@ -492,6 +492,12 @@ def test_no_more_cpus_than_the_affinity_allows() -> None:
     assert 1 <= pool.available_cpus() <= len(os.sched_getaffinity(0))
 
 
+def test_no_more_workers_than_two_for_each_cpu() -> None:
+    cpus = pool.available_cpus()
+    counts = [pool.worker_count(asked) for asked in (None, 1, 2 * cpus, 1000)]
+    assert counts == [cpus, 1, 2 * cpus, 2 * cpus]
+
+
 V1 = "12:cpuset:/set\n4:cpu,cpuacct:/a/b\n2:memory:/a/b\n"
 V1_FILES = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
 
