@@ -13,6 +13,7 @@ How the house is laid out; imports go down only:
     door     __main__              python -m im2rec
     floor 5  cli                   options, progress, all printing, exit codes
     floor 4  make_list  pack  inspection  verify      the verbs; none imports another
+             part                  what a worker does: rows in, records out, each to its place
     floor 3  recordio  shards      mxnet.recordio's API; files whole or not at all
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
     floor 1  image_file  jpeg_scan     what an image file says before, a JPEG after it is decoded
@@ -22,7 +23,7 @@ How the house is laid out; imports go down only:
 Data walks through once:
 
     folder     -make_list-> entries -lst-> train.lst
-    train.lst  -lst-> entries -pool: image_ops, image_record, framing-> parts -shards-> .rec .idx
+    train.lst  -lst-> rows -pool, part: image_ops, image_record, framing-> shards -> .rec .idx
     .rec .idx  -framing, image_record-> records -inspection-> Summary, -verify-> Problems -> cli
 """
 

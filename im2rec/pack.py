@@ -57,8 +57,8 @@ class PackOptions:
     image: what is done to each picture. pack_label: store every label; False stores the first.
     label_width: labels that every row must have, None = any. allow_outside_root: follow paths that
     leave ROOT. shards, shard_size: at most one of them; shard_size in bytes. max_failures: images
-    that may be left out; with `failures_are_percent` a percentage of the rows. workers: as `pool.worker_count`
-    takes it. start_method: of multiprocessing; None = the fastest safe one.
+    that may be left out; with `failures_are_percent` a percentage of the rows. workers: as
+    `pool.worker_count` takes it. start_method: of multiprocessing; None = the fastest safe one.
     fsync: flush to disk before a name becomes final.
     """
 
