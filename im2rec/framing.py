@@ -173,7 +173,8 @@ class RecordReader:
 
     def payload(self) -> bytes | None:
         """The next record's payload; None at the end of the file. Raises as `read` does, of which
-        this is the fast half: whatever is no whole and sound record is left to it."""
+        this is the fast half: whatever is no whole and sound record is left to it. The stream must
+        be a real file, with a descriptor."""
         if _HAS_PREAD and (payload := self._whole()) is not None:
             return payload
         record = self.read()

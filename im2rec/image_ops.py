@@ -39,6 +39,7 @@ INTERPOLATIONS = {
     "random": 10,
 }
 MAX_JPEG_EDGE = 65500  # pixels; libjpeg's JPEG_MAX_DIMENSION
+THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"  # the environment's name for it; read as NumPy loads
 KEPT_MEMORY = 1 << 24  # bytes; twice as much may lie free in a worker's heap
 MAX_PIXELS = 178_956_970  # default bound; what Pillow, too, refuses as a decompression bomb
 DEFAULT_QUALITY = {".jpg": 95, ".png": 3}
@@ -351,7 +352,16 @@ def codec_log() -> CodecLog:
 
 
 def load_codecs(options: ImageOptions) -> None:
-    """Loads what every picture needs, so that processes forked from this one have it."""
+    """Loads what every picture needs, so that processes forked from this one have it.
+
+    Not where NumPy's linear algebra may start threads, which nothing here uses: they would forbid
+    to fork, and it is not for a library to keep a program from having them.
+    """
+    if os.environ.get(THREADS_OF_NUMPY) == "1":
+        _load(options)
+
+
+def _load(options: ImageOptions) -> None:
     import numpy as np  # noqa: F401
 
     if not options.pass_through:
@@ -361,7 +371,8 @@ def load_codecs(options: ImageOptions) -> None:
 def prepare_worker(options: ImageOptions) -> None:
     """Makes a worker process ready: codecs loaded, their messages caught, one thread each."""
     codec_log().capture()
-    load_codecs(options)
+    os.environ[THREADS_OF_NUMPY] = "1"
+    _load(options)
     if not options.pass_through:
         import cv2
 

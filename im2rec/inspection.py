@@ -247,7 +247,9 @@ def _count_classes(
     every label is a class."""
     import numpy as np
 
-    if not ((widths == 1) & np.isfinite(labels) & (labels >= 0) & (labels == labels.round())).all():
+    if not ((widths == 1) & np.isfinite(labels)).all():
+        return None
+    if not ((labels >= 0) & (labels == labels.round())).all():
         return None
     classes, counts = np.unique(labels, return_counts=True)
     return dict(zip(map(int, classes.tolist()), counts.tolist(), strict=True))

@@ -16,7 +16,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from im2rec import pool
+from im2rec import __version__, pool
 from im2rec.errors import InputError, NothingPacked, OptionError, TooManyFailures
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
@@ -46,7 +46,8 @@ from im2rec.shards import (
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
 PARTS_AHEAD = 4  # parts per worker handed out and not yet placed; hides a slow one behind others
-PARTS_PER_WORKER = 8  # a short list is cut finer, so that no worker waits long for the last one
+PARTS = 128  # at least, where there are as many rows: no worker waits long for the last one
+BEHIND = 1 << 25  # bytes; a worker that has more to read for a digest packs nothing meanwhile
 MAX_NAMED = 3  # paths that an error about many names
 
 
@@ -237,7 +238,7 @@ def _check_options(options: PackOptions) -> None:
         )
     if image.interpolation not in INTERPOLATIONS:
         raise OptionError(f"interpolation {image.interpolation!r} is none of {[*INTERPOLATIONS]}")
-    if image.dct_scaling:
+    if image.dct_scaling and not image.pass_through:
         if not image.resize:
             raise OptionError("dct-scaling means nothing without a resize")
         if image.interpolation != "area":
@@ -335,8 +336,8 @@ class _Joiner:
         self._images, self._root, self._options = images, root, options
         self._writer, self._report, self._progress = writer, report, progress
         self._allowed = _allowed_failures(options, len(images))
-        most = len(images) // (workers * PARTS_PER_WORKER)
-        size = max(1, min(ROWS_PER_PART, most))
+        # The same for any number of workers, for failures are judged part by part.
+        size = max(1, min(ROWS_PER_PART, len(images) // PARTS))
         self._slices = enumerate(_slices(len(images), size, options.shards))
         self._ahead = workers * PARTS_AHEAD
         self._handed = self._placed = 0  # parts handed out; parts that have their place
@@ -353,7 +354,8 @@ class _Joiner:
             lambda file: self._readers.setdefault(file, worker) == worker
         )
         job = Job(place, digest)
-        if self._handed - self._placed < self._ahead:
+        is_behind = sum(step.end - step.start for step in digest) > BEHIND
+        if self._handed - self._placed < self._ahead and not is_behind:
             number, (first, last) = next(self._slices, (0, (0, 0)))
             if last:
                 self._handed += 1
@@ -468,7 +470,7 @@ def _manifest(
     return {
         "format": MANIFEST_FORMAT,
         "version": MANIFEST_VERSION,
-        "im2rec": version("im2rec"),
+        "im2rec": __version__,
         "codecs": {"opencv": version("opencv-python-headless"), "pillow": version("pillow")},
         "options": {
             **asdict(options.image),

@@ -2,8 +2,8 @@
 
 `pack_shard` is the plain form: a pure function from a slice of a list to a file of records, for any
 engine on any machine. `Packer` does the same for this package's own pool: it keeps a part's records
-until it is told where in the set's files they belong, so that every byte is written once, by the
-process that has it, and only numbers travel between processes.
+until it is told where in the set's files they belong, so that the process that has the bytes writes
+them there, and only numbers travel between processes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from im2rec import framing, image_record, pool
 from im2rec.errors import ImageError, WorkerError
 from im2rec.image_ops import ImageOptions, convert
 from im2rec.lst import parse_rows
-from im2rec.shards import DigestStep, HeldPart, Piece, ShardDigest, writing
+from im2rec.shards import HELD_SIZE, DigestStep, HeldPart, Piece, ShardDigest, writing
 
 MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
-SLOW_READ = 0.001  # seconds; a file in the page cache takes some 30 microseconds
+SLOW_READ = 0.001  # seconds, beside those of copying; from the page cache it takes 0.00002
+COPY_SPEED = 0.5e9  # bytes a second, from the page cache at the least
 READS_AHEAD = 16  # files read at a time where storage is slow; 5 ms each, some 3000 a second
+BYTES_AHEAD = 1 << 26  # of which so many bytes are held, if they are of like size
 MISSING = "missing: there is no such file"
 
 
@@ -138,14 +140,19 @@ class ImageReader:
     reads have shown that storage is slow."""
 
     def __init__(self) -> None:
-        self._seconds = 0.0  # that a read took, a mean that gives the latest most weight
+        # Of a file, means that give the latest most weight: seconds to read it, its bytes.
+        self._seconds = 0.0
+        self._bytes = 0.0
         self._threads: ThreadPoolExecutor | None = None
 
     def read(self, paths: list[bytes]) -> Iterator[Callable[[], bytes]]:
         """For each path, in order, what gives the file's bytes or raises as `read_image` does."""
         is_slow = self._seconds > SLOW_READ
         for result in self._read_ahead(paths) if is_slow else map(_read, paths):
-            self._seconds += (result.seconds - self._seconds) / READS_AHEAD
+            size = len(result.data)
+            seconds = max(0.0, result.seconds - size / COPY_SPEED)
+            self._seconds += (seconds - self._seconds) / READS_AHEAD
+            self._bytes += (size - self._bytes) / READS_AHEAD
             yield result.get
 
     def _read_ahead(self, paths: list[bytes]) -> Iterator[_Read]:
@@ -153,8 +160,12 @@ class ImageReader:
             self._threads = ThreadPoolExecutor(READS_AHEAD)
         ahead: deque[Future[_Read]] = deque()
         for path in paths:
-            ahead.append(self._threads.submit(_read, path))
-            if len(ahead) > READS_AHEAD:
+            try:
+                ahead.append(self._threads.submit(_read, path))
+            except RuntimeError:  # the system has no more threads to give
+                ahead.append(Future())
+                ahead[-1].set_result(_read(path))
+            while len(ahead) * self._bytes > BYTES_AHEAD or len(ahead) > READS_AHEAD:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
@@ -270,6 +281,12 @@ class Packer:
     def __call__(self, job: Job) -> Done:
         """Does a job. Raises OutputError where the set cannot be written, WorkerError where memory
         runs out."""
+        try:
+            return self._do(job)
+        except MemoryError:
+            raise WorkerError("a worker ran out of memory", ()) from None
+
+    def _do(self, job: Job) -> Done:
         with writing(self._prefix):
             for part, pieces in job.place:
                 self._held.pop(part).put(pieces)
@@ -283,7 +300,8 @@ class Packer:
             stats = None
             if job.rows:
                 spec = ShardSpec(job.rows, job.first, self._root, self._image, self._pack_label)
-                held = self._held[job.part] = HeldPart(self._work)
+                in_memory = sum(held.in_memory for held in self._held.values())
+                held = self._held[job.part] = HeldPart(self._work, HELD_SIZE - in_memory)
                 stats = pack_rows(spec, held, self._reader)
         return Done(stats, digests)
 

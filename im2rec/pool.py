@@ -14,12 +14,13 @@ import struct
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from multiprocessing import connection
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -95,20 +96,25 @@ def _threads() -> int:
 
     A forked process has none of them, and waits for ever for what they would have done.
     """
-    try:
-        return len(os.listdir("/proc/self/task"))
-    except OSError:
-        return threading.active_count()
+    for _ in range(10):  # one that has been joined may yet take a moment to go
+        try:
+            threads = len(os.listdir("/proc/self/task"))
+        except OSError:
+            return threading.active_count()
+        if threads == 1 or threading.active_count() > 1:
+            break
+        time.sleep(0.001)
+    return threads
 
 
 class Pool(Generic[Task, Answer]):
     """Worker processes that run one function, each for one task at a time.
 
-    function: picklable, from task to answer; what it keeps is its worker's alone. setup: run once
-    in each worker before its first task. preload: run in this process before workers are forked
-    off it, so that they need not each load the same; it must start no threads. workers: processes
-    at most, numbered from 0; each starts with its first task. start_method: of multiprocessing;
-    None = `default_start_method`. name: turns a number that a worker noted into words for an error.
+    function: picklable, from task (not None) to answer; what it keeps is its worker's alone.
+    setup: run once in each worker before its first task. preload: run in this process before
+    workers are forked off it, so that they need not each load the same. workers: processes at most,
+    numbered from 0; each starts with its first task. start_method: of multiprocessing; None =
+    `default_start_method`. name: turns a number that a worker noted into words for an error.
     folder: where the workers' notes lie; None = the system's folder for temporary files. Leaving
     the context ends every worker: at once if by an exception.
     """
@@ -216,13 +222,13 @@ class Pool(Generic[Task, Answer]):
             for worker in self.idle():
                 if is_drained or drawn - following >= self._most * IN_FLIGHT:
                     break
-                for task in islice(source, 1):
-                    numbers[worker] = drawn
-                    drawn += 1
-                    self.start(worker, task)
-                    break
-                else:
+                task = next(source, None)
+                if task is None:
                     is_drained = True
+                    break
+                numbers[worker] = drawn
+                drawn += 1
+                self.start(worker, task)
             if following in ready:
                 yield ready.pop(following)
                 following += 1
@@ -335,8 +341,17 @@ def _work(
             try:
                 answer: tuple[Exception | None, Any] = None, function(task)
             except Exception as error:
-                answer = error, traceback.format_exc()
+                answer = _sendable(error), traceback.format_exc()
             pipe.send(answer)
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error, or its words where it cannot travel."""
+    try:
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:
+        return WorkerError(f"a worker failed: {type(error).__name__}: {error}", ())
+    return error
 
 
 def _start_worker(notes: str, setup: Callable[[], None]) -> None:

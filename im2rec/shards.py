@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import stat
 import struct
@@ -33,7 +34,7 @@ from im2rec.interrupts import signals_held
 
 MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
 COPY_SIZE = 1 << 20  # bytes read at a time where files are read to their end
-HELD_SIZE = 1 << 24  # bytes of a part that a worker keeps in memory
+HELD_SIZE = 1 << 25  # bytes of its parts that a worker keeps in memory; the rest goes to files
 DIGEST_SIZE = 1 << 18  # bytes read at a time for a digest: they stay in the processor's cache
 
 _SHARD = re.compile(r"_([0-9]{3,})\.rec")
@@ -300,12 +301,10 @@ class ShardFacts:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Where a stretch of a part belongs: `size` bytes from `start` in the part go to `offset` in
-    the file."""
+    """Where the next `size` bytes of a part belong: at `offset` in the file."""
 
     file: str
     offset: int
-    start: int
     size: int
 
 
@@ -313,21 +312,21 @@ class HeldPart:
     """The records of a part until their places in the set are known: up to `most` bytes of them in
     memory, the others in a file of the folder that has no name."""
 
-    def __init__(self, folder: str, most: int = HELD_SIZE) -> None:
+    def __init__(self, folder: str, most: int) -> None:
         self._folder, self._most = folder, most
         self._buffers: list[bytes] = []
-        self._size = 0  # bytes in them
+        self.in_memory = 0  # bytes in them
         self._file: IO[bytes] | None = None  # what comes before them
 
     def writelines(self, buffers: list[bytes]) -> None:
         """Takes a record, in pieces. Raises OSError where the disk is full."""
         self._buffers += buffers
-        self._size += sum(map(len, buffers))
-        if self._size > self._most:
+        self.in_memory += sum(map(len, buffers))
+        if self.in_memory > self._most:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
             _write_all(self._file, b"".join(self._buffers))
-            self._buffers, self._size = [], 0
+            self._buffers, self.in_memory = [], 0
 
     def put(self, pieces: Iterable[Piece]) -> None:
         """Writes the part to its places, all of it, in order, and lets go of it. Raises OSError."""
@@ -341,6 +340,8 @@ class HeldPart:
                 file.seek(piece.offset)
                 while self._file and left and in_file:
                     chunk = self._file.read(min(left, in_file, COPY_SIZE))
+                    if not chunk:
+                        raise OutputError(piece.file, "a part of the set became shorter")
                     _write_all(file, chunk)
                     left -= len(chunk)
                     in_file -= len(chunk)
@@ -367,10 +368,11 @@ def _write_all(file: IO[bytes], data: bytes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DigestStep:
-    """How far a file of the set is to be read for its sha256: to byte `end`, which is the file's
-    own if `is_last`. flush: send to disk what has been read."""
+    """What of a file of the set is to be read next for its sha256: from `start` to `end`, which is
+    the file's own if `is_last`. flush: send to disk what has been read."""
 
     file: str
+    start: int
     end: int
     is_last: bool
     flush: bool
@@ -388,7 +390,6 @@ class ShardDigest:
         """Reads on; the digest after the last step. Raises OSError, and OutputError for a file that
         is shorter than it should be."""
         buffer = memoryview(bytearray(DIGEST_SIZE))
-        start = self._at
         while self._at < step.end:
             size = self._file.readinto(buffer[: step.end - self._at])
             if not size:
@@ -397,8 +398,9 @@ class ShardDigest:
             self._at += size
         if step.flush and hasattr(os, "posix_fadvise"):
             # Linux then begins to write these bytes to disk, and waits for none of them.
-            advice = os.POSIX_FADV_DONTNEED
-            os.posix_fadvise(self._file.fileno(), start, self._at - start, advice)
+            with suppress(OSError):  # advice that not every system takes
+                size, advice = step.end - step.start, os.POSIX_FADV_DONTNEED
+                os.posix_fadvise(self._file.fileno(), step.start, size, advice)
         if not step.is_last:
             return None
         if step.flush:
@@ -440,6 +442,8 @@ class SetWriter:
         self._output = output
         self._shard_size = shard_size
         self._shards: list[_Shard] = []
+        # A worker that outlives its killed parent by a moment must not write in another run's file.
+        self._run = secrets.token_hex(8)
         self._unread: list[_Shard] = []  # those whose digest has not been asked for to the end
         with writing(output.prefix):
             self._joint = open(output.path("joint.idx"), "wb")  # noqa: SIM115
@@ -456,15 +460,13 @@ class SetWriter:
         """Where the next part's bytes belong. records: (key, bytes) of each record in it; number:
         of the shard it belongs to (None: whichever has room)."""
         pieces = []
-        start = 0
         with writing(self._output.prefix):
             while records:
                 shard = self._shard_for(records[0][1], number)
                 count = self._room(shard, records)
                 offset = shard.size
                 self._add(shard, records[:count])
-                pieces.append(Piece(shard.rec, offset, start, shard.size - offset))
-                start += shard.size - offset
+                pieces.append(Piece(shard.rec, offset, shard.size - offset))
                 records = records[count:]
         return tuple(pieces)
 
@@ -480,7 +482,7 @@ class SetWriter:
                 return last
             self._end_shard()
         start = last.start + last.size if last else 0
-        shard = _Shard(self._output.work, number, str(len(self._shards)), start)
+        shard = _Shard(self._output.work, number, f"{self._run}.{len(self._shards)}", start)
         self._shards.append(shard)
         self._unread.append(shard)
         return shard
@@ -533,7 +535,8 @@ class SetWriter:
         for shard in list(self._unread):
             is_last = shard.is_ended and shard.written == shard.size
             if (is_last or shard.written > shard.asked) and mine(shard.rec):
-                steps.append(DigestStep(shard.rec, shard.written, is_last, self._output.fsync))
+                flush = self._output.fsync
+                steps.append(DigestStep(shard.rec, shard.asked, shard.written, is_last, flush))
                 shard.asked = shard.written
                 if is_last:
                     self._unread.remove(shard)

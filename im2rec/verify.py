@@ -718,7 +718,10 @@ class _HashedFile:
     def readinto(self, buffer: memoryview) -> int:
         count = self._file.readinto(buffer)
         self._wait()
-        self._hashing = self._thread.submit(self._digest.update, buffer[:count])
+        try:
+            self._hashing = self._thread.submit(self._digest.update, buffer[:count])
+        except RuntimeError:  # the system has no more threads to give
+            self._digest.update(buffer[:count])
         return count
 
     def _wait(self) -> None:

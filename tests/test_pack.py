@@ -650,3 +650,39 @@ def test_progress_counts_up_to_all_rows(tmp_path: Path) -> None:
     )
     assert seen[-1] == (40, 40)
     assert all(done == counted for done, counted in seen)
+
+
+LIBRARY = """
+import sys
+from im2rec.pack import PackOptions, pack_list
+report = pack_list(sys.argv[1], sys.argv[2], PackOptions(workers=2, start_method="fork"))
+print(report.packed, 'numpy' in sys.modules)
+"""
+
+
+def test_a_program_with_no_numpy_in_it_is_forked(tmp_path: Path) -> None:
+    """Loading it there would start threads, which forbid to fork."""
+    path = listed(tmp_path, CLEAN)
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARY, path, str(CLEAN)],
+        capture_output=True,
+        encoding="ascii",
+        env=environment,
+        check=True,
+    )
+    assert done.stdout == f"{len(read_list(path))} False\n"
+
+
+def test_what_is_told_of_failures_does_not_depend_on_the_workers(tmp_path: Path) -> None:
+    rows = [f"{at}\t0\t{'none' if at < 31 else 'ant/ant_0'}.jpg" for at in range(400)]
+    told = set()
+    for workers in (1, 2, 3):
+        with pytest.raises((TooManyFailures, NothingPacked)) as caught:
+            pack_list(
+                write_list(tmp_path, *rows),
+                str(CLEAN),
+                PackOptions(workers=workers, max_failures=20),
+            )
+        told.add(str(caught.value))
+    assert len(told) == 1

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -72,11 +73,70 @@ def test_files_come_in_order_however_they_are_read(tmp_path: Path) -> None:
     reader = ImageReader()
     for slow in (0.0, 1.0, 1.0, 0.0):
         reader._seconds = slow
-        before = threading.active_count()
         assert read_all(reader, paths) == expected
-        assert (threading.active_count() > before) <= bool(slow)
+        threads = [each for each in threading.enumerate() if "ThreadPool" in each.name]
+        assert bool(threads) == bool(reader._threads)
+        assert bool(reader._threads) >= bool(slow)
         assert reader._seconds < slow / 10 + part.SLOW_READ  # the page cache is not slow
         assert read_all(reader, []) == []
+
+
+def test_large_files_from_the_page_cache_are_not_slow(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(30_000_000))
+    reader = ImageReader()
+    paths = [os.fsencode(tmp_path / "a")] * 20
+    for get in reader.read(paths):
+        get()
+    assert reader._seconds < 10 * part.SLOW_READ
+    assert reader._bytes > 15_000_000
+
+
+def test_large_files_are_not_read_far_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of files of 10 MB, no more than BYTES_AHEAD is held beside the one in hand."""
+    (tmp_path / "a").write_bytes(bytes(10_000_000))
+    reader = ImageReader()
+    reader._seconds, reader._bytes = 1.0, 10_000_000.0
+    started: list[bytes] = []
+    real = part.read_image
+
+    def read(path: bytes) -> bytes:
+        started.append(path)
+        return real(path)
+
+    monkeypatch.setattr(part, "read_image", read)
+    most = part.BYTES_AHEAD // 10_000_000 + 2
+    for taken, get in enumerate(reader.read([os.fsencode(tmp_path / "a")] * 40)):
+        assert len(started) - taken <= most
+        assert len(get()) == 10_000_000
+
+
+NO_MORE_THREADS = """
+import os, resource, sys
+from im2rec.part import ImageReader
+resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+reader = ImageReader()
+reader._seconds = 1.0
+paths = [os.fsencode(sys.argv[1])] * 20
+if os.getuid() == 0:
+    os.setuid(65534)  # root is not bound by the limit
+print({len(get()) for get in reader.read(paths)})
+"""
+
+
+def test_where_no_thread_can_start_files_are_read_one_by_one(tmp_path: Path) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        os.chmod(file.name, 0o644)
+        file.write(bytes(5))
+        file.flush()
+        said = subprocess.run(
+            [sys.executable, "-c", NO_MORE_THREADS, file.name],
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+    assert (said.stdout, said.stderr) == ("{5}\n", "")
 
 
 SLOW_STORAGE = """

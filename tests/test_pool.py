@@ -277,6 +277,23 @@ def test_what_the_function_raises_is_raised(method: str, run: Run) -> None:
     assert str(died.value) == "a worker ran out of memory; in hand: 0.jpg"
 
 
+class Untold(Exception):
+    """It cannot travel: unpickling calls it with too few arguments."""
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+
+
+def fail_untold(number: int) -> int:
+    raise Untold("no luck", number)
+
+
+def test_an_error_that_cannot_travel_is_told_in_words(run: Run) -> None:
+    with pytest.raises(WorkerError) as caught:
+        run(fail_untold, workers=1)
+    assert str(caught.value) == "a worker failed: Untold: no luck"
+
+
 def test_what_the_specs_raise_is_raised(run: Run) -> None:
     with pytest.raises(InputError) as caught:
         run(square, specs=twenty_then_an_error)
@@ -289,7 +306,7 @@ def test_leaving_by_an_exception_ends_workers_in_the_middle_of_their_work(
 ) -> None:
     """Even those that have hardly been started."""
     with pytest.raises(KeyboardInterrupt):
-        run(sleep_forever, method, specs=three_then_ctrl_c)
+        run(sleep_forever, method, workers=4, specs=three_then_ctrl_c)
 
 
 # --- workers that die -------------------------------------------------------------------------

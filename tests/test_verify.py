@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec.errors import InputError, ListError
-from im2rec.framing import HEAD, MAGIC, MAGIC_BYTES, WINDOW, RecordReader, frame
+from im2rec.framing import HEAD, MAGIC, MAGIC_BYTES, WINDOW, RecordReader, RunScanner, frame
 from im2rec.image_ops import ImageOptions
 from im2rec.image_record import HEADER, encode
 from im2rec.pack import PackOptions, pack_list
@@ -281,13 +281,15 @@ def test_each_code_is_found(folder: Path, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", FAULTS)
-def test_records_read_one_by_one_for_decoding_are_judged_the_same(folder: Path, code: str) -> None:
+def test_records_read_one_by_one_are_judged_the_same(
+    folder: Path, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prefix = folder / ("one" if code == "no-image" else "set")
     FAULTS[code](folder)
     path = str(folder / "set.lst")
-    one_by_one = problems(prefix, list_path=path, decode=True, workers=1)
-    expected = [each for each in one_by_one if each.code not in ("image", "no-image")]
-    assert problems(prefix, list_path=path) == expected
+    together = problems(prefix, list_path=path, decode=True, workers=1)
+    monkeypatch.setattr(RunScanner, "run_at", lambda *_: None)  # no run is found anywhere
+    assert problems(prefix, list_path=path, decode=True, workers=1) == together
 
 
 def test_labels_left_out_on_purpose_are_not_missed(tmp_path: Path) -> None:
