@@ -41,7 +41,7 @@ HEAD = struct.Struct("<II")  # magic, lrecord
 ALIGNMENT = 4  # bytes; every record starts at a multiple of it
 LENGTH_BITS = 29  # lrecord's low bits; the 3 above are the cflag
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
-WORTH_NUMPY = 10_000  # bytes; from here on NumPy finds the magic sooner than `bytes.find`
+WORTH_NUMPY = 1 << 16  # bytes; from here on NumPy finds the magic sooner than `bytes.find`
 MAX_PAYLOAD = LENGTH_MASK  # bytes; dmlc refuses 2**29 and more, cut or not
 
 WHOLE, FIRST, MIDDLE, LAST = range(4)  # the cflags that exist; 4-7 are no record

@@ -8,6 +8,7 @@ where grey.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import tempfile
@@ -381,3 +382,4 @@ def prepare_worker(options: ImageOptions) -> None:
     # glibc hands memory back to the system as soon as it is free, and taking it again costs a page
     # fault for every 4 kB, until a block of this size has once been freed.
     bytes(KEPT_MEMORY)
+    gc.freeze()  # what is loaded stays: it need not be looked through again and again

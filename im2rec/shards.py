@@ -3,28 +3,22 @@
 A set is PREFIX.rec and PREFIX.idx, or shards PREFIX_000.rec, PREFIX_000.idx... with one joint index
 PREFIX.idx whose offsets run on over all shards (MXNet and DALI read several shards only so), and
 PREFIX.manifest.json. Everything is written in a hidden folder beside the set and renamed when all
-of it is there.
+of it is there. What make-list, too, waits for as it starts is imported where it is used.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
-import secrets
-import shutil
 import stat
 import struct
 import sys
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
 from typing import IO, Any
 
 from im2rec.errors import BusyError, InputError, OutputError, RecordError, printable
@@ -77,6 +71,11 @@ def find_classes(prefix: str) -> str | None:
     return None
 
 
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
 
@@ -84,7 +83,7 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 def read_classes(path: str) -> list[str]:
     """The names of a class map, one a line, numbered from 0. Raises InputError."""
     try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
+        text = _read(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(path, f"cannot read the class map: {_reason(error)}") from error
     names = [line.removesuffix("\r") for line in text.split("\n")]
@@ -250,6 +249,8 @@ def _clear(work: str) -> None:
     for name in os.listdir(work):
         path = os.path.join(work, name)
         if os.path.isdir(path):
+            import shutil
+
             shutil.rmtree(path)
         elif name != _LOCK_NAME:
             os.unlink(path)
@@ -324,6 +325,8 @@ class HeldPart:
         self.in_memory += sum(map(len, buffers))
         if self.in_memory > self._most:
             if self._file is None:
+                import tempfile
+
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
             _write_all(self._file, b"".join(self._buffers))
             self._buffers, self.in_memory = [], 0
@@ -382,6 +385,8 @@ class ShardDigest:
     """The sha256 of a file that others are still writing, read in steps."""
 
     def __init__(self, path: str) -> None:
+        import hashlib
+
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
         self._sha256 = hashlib.sha256()
         self._at = 0
@@ -443,7 +448,7 @@ class SetWriter:
         self._shard_size = shard_size
         self._shards: list[_Shard] = []
         # A worker that outlives its killed parent by a moment must not write in another run's file.
-        self._run = secrets.token_hex(8)
+        self._run = os.urandom(8).hex()
         self._unread: list[_Shard] = []  # those whose digest has not been asked for to the end
         with writing(output.prefix):
             self._joint = open(output.path("joint.idx"), "wb")  # noqa: SIM115
@@ -660,8 +665,10 @@ def manifest_names(prefix: str) -> list[str]:
 
 def read_manifest(path: str) -> dict[str, Any]:
     """Reads a manifest. Raises InputError where it is none."""
+    import json
+
     try:
-        manifest = json.loads(Path(path).read_bytes())
+        manifest = json.loads(_read(path))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(path, f"not a manifest: {error}") from error
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
@@ -688,6 +695,8 @@ def _is_name(name: object) -> bool:
 
 def write_manifest(contents: dict[str, Any]) -> bytes:
     """A manifest's bytes."""
+    import json
+
     return (json.dumps(contents, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
 
 
