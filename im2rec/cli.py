@@ -337,6 +337,16 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # no generic before cli
         return size
 
 
+def _tell_workers(asked: int | None, talk: _Talk) -> None:
+    """Says so where fewer workers are started than were asked for."""
+    if asked:
+        from im2rec.pool import WORKERS_PER_CPU, worker_count
+
+        if worker_count(asked) < asked:
+            started = _count(worker_count(asked), "worker")
+            talk.info(f"{started}: more than {WORKERS_PER_CPU} for each CPU would only be slower")
+
+
 class _Failures(click.ParamType):  # type: ignore[type-arg]  # as above
     """A number of images, or a percentage of them: 10, 0.5%."""
 
@@ -685,6 +695,7 @@ def pack_command(
         _refuse_beside_pass_through()
     check_root(root)
     lists = find_lists(prefix)
+    _tell_workers(settings.workers, talk)
     if lists == [prefix + ".lst"]:
         beside = [name for name in family_lists(prefix) if name != os.path.basename(lists[0])]
         if beside:
@@ -947,6 +958,8 @@ def verify_command(
     if list_paths and len(recs) + len(list_paths) > 2:
         raise OptionError("one --list goes with one REC")
     settings = VerifyOptions(list_path=list_paths[0] if list_paths else None, **options)
+    if settings.decode:
+        _tell_workers(settings.workers, talk)
     reports = []
     for name in recs:
         found = find_set(name)

@@ -240,11 +240,13 @@ def _check_options(options: PackOptions) -> None:
         raise OptionError(f"interpolation {image.interpolation!r} is none of {[*INTERPOLATIONS]}")
     if image.dct_scaling and not image.pass_through:
         if not image.resize:
-            raise OptionError("dct-scaling means nothing without a resize")
+            raise OptionError("--dct-scaling means nothing without --resize")
         if image.interpolation != "area":
-            raise OptionError(f"dct-scaling reduces by area, not by {image.interpolation}")
+            raise OptionError(f"--dct-scaling reduces by area, not by {image.interpolation}")
         if image.color == -1:
-            raise OptionError("dct-scaling needs color 0 or 1: as stored, a JPEG cannot be scaled")
+            raise OptionError(
+                "--dct-scaling needs --color 0 or 1: as stored, a JPEG cannot be scaled"
+            )
     if image.color not in (-1, 0, 1):
         raise OptionError(f"color {image.color}, expected -1, 0 or 1")
     if image.resize < 0:

@@ -17,11 +17,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from im2rec.errors import OptionError, WorkerError
@@ -263,7 +264,8 @@ class Pool(Generic[Task, Answer]):
                     daemon=True,
                 )
                 try:
-                    process.start()
+                    with _no_main():
+                        process.start()
                 except BaseException:
                     ours.close()
                     raise
@@ -281,6 +283,18 @@ class Pool(Generic[Task, Answer]):
         else:
             found = "a worker process died (killed, out of memory, or a crashing decoder)"
         return WorkerError(found, tuple(map(self._name, self.in_hand())))
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """Hides the program's main module: a worker needs nothing of it, and one that is not forked
+    would import it anew, so that a script without an `if __name__ == "__main__"` ran once more."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @dataclass

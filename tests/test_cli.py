@@ -461,7 +461,7 @@ def test_dct_scaling_goes_on_by_area(tmp_path: Path, im2rec: Run) -> None:
     refused = im2rec(
         "pack", "--dct-scaling", "--resize", "16", "--interpolation", "linear", "set", CLEAN, code=2
     )
-    assert refused.stderr == "im2rec: error: dct-scaling reduces by area, not by linear\n"
+    assert refused.stderr == "im2rec: error: --dct-scaling reduces by area, not by linear\n"
     refused = im2rec("pack", "--dct-scaling", "--pass-through", "set", CLEAN, code=2)
     assert "excludes --dct-scaling" in refused.stderr
 
@@ -471,3 +471,12 @@ def test_numpy_starts_no_threads_that_would_forbid_to_fork(im2rec: Run) -> None:
     threads = {"OPENBLAS_NUM_THREADS": "4"}
     im2rec("pack", "--start-method", "fork", "set", CLEAN, env=threads)
     im2rec("verify", "--decode", "--start-method", "fork", "set", env=threads)
+
+
+def test_too_many_workers_are_told_of(im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN)
+    said = im2rec("pack", "--workers", "1000", "set", CLEAN).stderr
+    assert "for each CPU would only be slower\n" in said
+    assert "CPU" not in im2rec("pack", "--workers", "1", "set", CLEAN).stderr
+    assert im2rec("pack", "-q", "--workers", "1000", "set", CLEAN).stderr == ""
+    assert "CPU" in im2rec("verify", "--decode", "--workers", "1000", "set").stderr

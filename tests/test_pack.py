@@ -495,14 +495,17 @@ def test_paths_that_leave_root(tmp_path: Path, row: str, leaves: bool) -> None:
         (PackOptions(ImageOptions(resize=-1)), "resize -1"),
         (PackOptions(ImageOptions(interpolation="best")), "interpolation 'best'"),
         (PackOptions(ImageOptions(max_pixels=0)), "max-pixels 0"),
-        (PackOptions(ImageOptions(dct_scaling=True)), "dct-scaling means nothing without a resize"),
+        (
+            PackOptions(ImageOptions(dct_scaling=True)),
+            "--dct-scaling means nothing without --resize",
+        ),
         (
             PackOptions(ImageOptions(dct_scaling=True, resize=64)),
-            "dct-scaling reduces by area, not by linear",
+            "--dct-scaling reduces by area, not by linear",
         ),
         (
             PackOptions(ImageOptions(dct_scaling=True, resize=64, interpolation="area", color=-1)),
-            "dct-scaling needs color 0 or 1",
+            "--dct-scaling needs --color 0 or 1",
         ),
         (PackOptions(shards=2, shard_size=5), "--shards and --shard-size exclude each other"),
         (PackOptions(shards=0), "shards 0, expected at least 1"),
@@ -686,3 +689,30 @@ def test_what_is_told_of_failures_does_not_depend_on_the_workers(tmp_path: Path)
             )
         told.add(str(caught.value))
     assert len(told) == 1
+
+
+SCRIPT = """
+import sys
+import numpy, cv2
+from im2rec.pack import PackOptions, pack_list
+from im2rec.shards import find_set
+from im2rec.verify import VerifyOptions, verify_set
+print("top", flush=True)
+for method in (None, "spawn"):
+    report = pack_list(sys.argv[1], sys.argv[2], PackOptions(workers=2, start_method=method))
+    verified = verify_set(find_set(report.prefix), VerifyOptions(decode=True, workers=2))
+    print(report.packed, verified.records, verified.problems)
+"""
+
+
+def test_a_script_that_guards_nothing_is_not_run_again_by_workers(tmp_path: Path) -> None:
+    path = listed(tmp_path, CLEAN)
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    command = [sys.executable, str(script), path, str(CLEAN)]
+    done = subprocess.run(
+        command, capture_output=True, encoding="ascii", env=environment, check=False
+    )
+    count = len(read_list(path))
+    assert (done.stdout, done.stderr) == ("top\n" + 2 * f"{count} {count} []\n", "")
