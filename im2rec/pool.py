@@ -135,7 +135,11 @@ class Pool(Generic[Task, Answer]):
         if method not in multiprocessing.get_all_start_methods():
             raise OptionError(f"start method {method!r} does not exist on this platform")
         if method == "fork" and preload and _threads() == 1:
-            preload()
+            try:
+                preload()
+            except Exception as error:  # a library that cannot be loaded
+                found = f"cannot start worker processes: {_words(error)}"
+                raise WorkerError(found, ()) from error
             method = start_method or default_start_method()
         if method == "fork" and _threads() > 1:
             raise OptionError(
@@ -271,6 +275,9 @@ class Pool(Generic[Task, Answer]):
                     raise
                 finally:
                     theirs.close()
+            except EOFError as error:
+                found = "cannot start worker processes: the process that starts them died"
+                raise WorkerError(found, ()) from error
             except OSError as error:
                 raise _cannot_start(error) from error
             self._workers.append(_Worker(process, ours))
@@ -364,7 +371,7 @@ def _sendable(error: Exception) -> Exception:
     try:
         ForkingPickler.loads(ForkingPickler.dumps(error))
     except Exception:
-        return WorkerError(f"a worker failed: {type(error).__name__}: {error}", ())
+        return WorkerError(f"a worker failed: {_words(error)}", ())
     return error
 
 
@@ -384,10 +391,14 @@ def _start_worker(notes: str, setup: Callable[[], None]) -> None:
         setup()
     except Exception as error:  # whatever it is, it must be told, and without a traceback
         with suppress(OSError):  # no room even for that
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            path.write_text(text, encoding="utf-8", errors="replace")
+            path.write_text(_words(error), encoding="utf-8", errors="replace")
             path.replace(Path(notes) / _FAILURE)  # so that it is there whole before this one ends
         os._exit(1)
+
+
+def _words(error: Exception) -> str:
+    """The error's kind and what it says, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 def _end_with_parent() -> None:

@@ -350,6 +350,40 @@ def test_a_setup_that_raises_is_told_and_nothing_else(method: str, tmp_path: Pat
     )
 
 
+def fail_to_preload(folder: str) -> None:
+    try:
+        pool.Pool(square, setup=no_setup, preload=setup_raises, workers=1, folder=folder)
+    except WorkerError as error:
+        print(error, os.listdir(folder))
+
+
+def test_what_cannot_be_loaded_before_forking_is_told(tmp_path: Path) -> None:
+    assert output_of(fail_to_preload, tmp_path) == (
+        "cannot start worker processes: ImportError: libGL.so.1: no such file see the manual []\n"
+    )
+
+
+def kill_the_server(folder: str) -> None:
+    from multiprocessing import forkserver
+
+    forkserver.ensure_running()
+    server = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    os.kill(server, signal.SIGSTOP)
+    killer = threading.Timer(0.5, os.kill, (server, signal.SIGKILL))
+    killer.start()
+    try:
+        run_pool(square, folder, "forkserver")
+    except WorkerError as error:
+        print(error)
+    killer.join()
+
+
+def test_a_dead_fork_server_is_told(tmp_path: Path) -> None:
+    assert output_of(kill_the_server, tmp_path) == (
+        "cannot start worker processes: the process that starts them died\n"
+    )
+
+
 @every_start_method
 def test_a_setup_that_dies_is_told(method: str, run: Run) -> None:
     with pytest.raises(WorkerError) as caught:
