@@ -7,6 +7,7 @@ file of its own, which outlives it. Knows no images.
 from __future__ import annotations
 
 import errno
+import mmap
 import multiprocessing
 import os
 import signal
@@ -329,7 +330,7 @@ def _cannot_start(error: OSError) -> WorkerError:
     return WorkerError(f"cannot start worker processes: {error.strerror}", (), hint)
 
 
-_note_fd = -1
+_note: mmap.mmap | None = None  # memory that is a file: as fast as the one, it stays as the other
 
 
 def note(number: int | None) -> None:
@@ -337,16 +338,8 @@ def note(number: int | None) -> None:
 
     Outside a worker it does nothing.
     """
-    if _note_fd != -1:
-        _write_note(_NOTE.pack(number is not None, number or 0))
-
-
-def _write_note(data: bytes) -> None:
-    if hasattr(os, "pwrite"):
-        os.pwrite(_note_fd, data, 0)
-    else:  # Windows
-        os.lseek(_note_fd, 0, os.SEEK_SET)
-        os.write(_note_fd, data)
+    if _note is not None:
+        _NOTE.pack_into(_note, 0, number is not None, number or 0)
 
 
 def _work(
@@ -376,7 +369,7 @@ def _sendable(error: Exception) -> Exception:
 
 
 def _start_worker(notes: str, setup: Callable[[], None]) -> None:
-    global _note_fd
+    global _note
     for name in ("SIGINT", "SIGHUP"):  # a terminal sends them to all: the parent decides
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
@@ -385,8 +378,10 @@ def _start_worker(notes: str, setup: Callable[[], None]) -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
     path = Path(notes) / str(os.getpid())
     try:
-        _note_fd = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
-        note(None)
+        with open(path, "w+b") as file:
+            file.write(_NOTE.pack(False, 0))
+            file.flush()
+            _note = mmap.mmap(file.fileno(), _NOTE.size)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         setup()
     except Exception as error:  # whatever it is, it must be told, and without a traceback

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -261,7 +262,7 @@ def test_a_worker_ignores_the_terminal_s_signals_and_ends_by_sigterm(method: str
 
 def test_a_note_outside_a_worker_does_nothing() -> None:
     pool.note(5)
-    assert pool._note_fd == -1
+    assert pool._note is None
 
 
 # --- what the function raises -----------------------------------------------------------------
@@ -415,10 +416,10 @@ def few_open_files(folder: str, method: str) -> None:
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_too_few_open_files_are_an_error_that_leaves_no_worker(method: str, tmp_path: Path) -> None:
     *failures, last = output_of(few_open_files, tmp_path, method).splitlines()
-    assert set(failures) == {
-        "cannot start worker processes: Too many open files; "
-        "raise the limit of open files (ulimit -n) or use fewer workers"
-    }
+    assert failures
+    for failure in failures:  # of the parent, or of a worker
+        assert re.match(r"(cannot start worker processes|a worker process cannot start):", failure)
+        assert "Too many open files" in failure
     assert last == "done"
 
 
