@@ -52,8 +52,7 @@ def start_packing(long_list: Path, *options: str) -> subprocess.Popen[str]:
 
 def joined(folder: Path) -> int:
     """Bytes of the set that is being written."""
-    path = folder / ".set.im2rec" / "0.rec"
-    return path.stat().st_size if path.exists() else 0
+    return sum(path.stat().st_size for path in (folder / ".set.im2rec").glob("*.rec"))
 
 
 def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 20) -> None:
