@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -178,8 +177,10 @@ def _print_json(value: Any, indent: int | None = None) -> None:
 
 def _say(text: str) -> None:
     """Anything else, on stderr; if nobody reads it, the work goes on."""
-    with suppress(BrokenPipeError):
+    try:
         click.echo(text, err=True)
+    except BrokenPipeError:  # what is left in the buffer must not fail at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _say_error(text: str) -> None:
