@@ -318,6 +318,16 @@ _fsync = click.option(
 )
 
 
+def _tell_workers(asked: int | None, talk: _Talk) -> None:
+    """Says so where fewer workers are started than were asked for."""
+    if asked:
+        from im2rec.pool import WORKERS_PER_CPU, worker_count
+
+        if worker_count(asked) < asked:
+            started = _count(worker_count(asked), "worker")
+            talk.info(f"{started}: more than {WORKERS_PER_CPU} for each CPU would only be slower")
+
+
 class _Size(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
     """A number of bytes: 500000, 64K, 1GiB, 2GB."""
 
@@ -336,16 +346,6 @@ class _Size(click.ParamType):  # type: ignore[type-arg]  # no generic before cli
         if size < 1:
             self.fail(f"{value!r} is less than one byte", param, ctx)
         return size
-
-
-def _tell_workers(asked: int | None, talk: _Talk) -> None:
-    """Says so where fewer workers are started than were asked for."""
-    if asked:
-        from im2rec.pool import WORKERS_PER_CPU, worker_count
-
-        if worker_count(asked) < asked:
-            started = _count(worker_count(asked), "worker")
-            talk.info(f"{started}: more than {WORKERS_PER_CPU} for each CPU would only be slower")
 
 
 class _Failures(click.ParamType):  # type: ignore[type-arg]  # as above
@@ -676,7 +676,8 @@ def pack_command(
     from im2rec.shards import family_lists
 
     talk = _Talk(quiet, verbose)
-    if options["dct_scaling"] and not _is_given("interpolation"):
+    given = _source("interpolation") != click.core.ParameterSource.DEFAULT
+    if options["dct_scaling"] and not given:
         options["interpolation"] = "area"
     names = ImageOptions.__dataclass_fields__.keys() & options.keys()
     image = ImageOptions(
@@ -737,21 +738,16 @@ def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackR
 def _refuse_beside_pass_through() -> None:
     """Raises OptionError where an option was given that pass-through would have to ignore."""
     names = ("resize", "center_crop", "quality", "color", "encoding", "interpolation")
-    given = [name for name in (*names, "no_upscale", "dct_scaling") if _is_on_line(name)]
+    on_line = click.core.ParameterSource.COMMANDLINE
+    given = [name for name in (*names, "no_upscale", "dct_scaling") if _source(name) == on_line]
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise OptionError(f"--pass-through stores the files' own bytes; it excludes {flags}")
 
 
-def _is_given(name: str) -> bool:
-    """Whether the user gave this option, on the command line or in the environment."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source != click.core.ParameterSource.DEFAULT
-
-
-def _is_on_line(name: str) -> bool:
-    source = click.get_current_context().get_parameter_source(name)
-    return source == click.core.ParameterSource.COMMANDLINE
+def _source(name: str) -> click.core.ParameterSource | None:
+    """Where an option's value comes from: the command line, the environment, its default."""
+    return click.get_current_context().get_parameter_source(name)
 
 
 class _FailurePrinter:

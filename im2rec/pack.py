@@ -45,7 +45,6 @@ from im2rec.shards import (
 )
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
-PARTS_AHEAD = 4  # parts per worker handed out and not yet placed; hides a slow one behind others
 PARTS = 128  # at least, where there are as many rows: no worker waits long for the last one
 BEHIND = 1 << 25  # bytes; a worker that has more to read for a digest packs nothing meanwhile
 MAX_NAMED = 3  # paths that an error about many names
@@ -341,7 +340,7 @@ class _Joiner:
         # The same for any number of workers, for failures are judged part by part.
         size = max(1, min(ROWS_PER_PART, len(images) // PARTS))
         self._slices = enumerate(_slices(len(images), size, options.shards))
-        self._ahead = workers * PARTS_AHEAD
+        self._ahead = workers * pool.IN_FLIGHT
         self._handed = self._placed = 0  # parts handed out; parts that have their place
         self._packed: dict[int, tuple[int, Job, ShardStats]] = {}  # not placed: worker, job, stats
         self._orders: defaultdict[int, list[tuple[int, tuple[Piece, ...]]]] = defaultdict(list)

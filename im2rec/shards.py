@@ -389,18 +389,18 @@ class ShardDigest:
 
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
         self._sha256 = hashlib.sha256()
-        self._at = 0
 
     def take(self, step: DigestStep) -> str | None:
         """Reads on; the digest after the last step. Raises OSError, and OutputError for a file that
         is shorter than it should be."""
         buffer = memoryview(bytearray(DIGEST_SIZE))
-        while self._at < step.end:
-            size = self._file.readinto(buffer[: step.end - self._at])
+        left = step.end - step.start
+        while left:
+            size = self._file.readinto(buffer[:left])
             if not size:
                 raise OutputError(step.file, "a file of the set became shorter")
             self._sha256.update(buffer[:size])
-            self._at += size
+            left -= size
         if step.flush and hasattr(os, "posix_fadvise"):
             # Linux then begins to write these bytes to disk, and waits for none of them.
             with suppress(OSError):  # advice that not every system takes

@@ -737,11 +737,8 @@ class _HashedFile:
 
 
 def _sha256(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while chunk := file.read(COPY_SIZE):
-            digest.update(chunk)
-    return digest.hexdigest()
+    with _HashedFile(path) as hashed:
+        return hashed.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,14 @@ BAD = DATA / "corpus" / "bad"
 settings.register_profile("default", deadline=None, derandomize=True)
 settings.load_profile("default")
 
+# A child that interrupts its parent each time it is told a number of seconds.
+INTERRUPTER = """
+import os, signal, sys, time
+for line in sys.stdin:
+    time.sleep(float(line))
+    os.kill(os.getppid(), signal.SIGINT)
+"""
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

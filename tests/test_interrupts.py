@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from conftest import INTERRUPTER
 
 from im2rec.interrupts import HELD, signals_held
 
@@ -83,14 +84,6 @@ def test_a_signal_that_another_thread_takes_waits_too(
     release.set()
     thread.join()
     assert (done, ending) == ([[]] * 10_000, [number])
-
-
-INTERRUPTER = """
-import os, signal, sys, time
-for line in sys.stdin:
-    time.sleep(float(line))
-    os.kill(os.getppid(), signal.SIGINT)
-"""
 
 
 def hold_until_interrupted() -> None:

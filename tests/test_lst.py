@@ -350,14 +350,19 @@ def test_the_faults_named_are_the_first_by_line_whatever_their_kind() -> None:
     assert error.count == 45
 
 
-@given(st.lists(st.integers(0, 6), max_size=12))
-def test_each_row_that_repeats_an_id_is_a_fault(ids: list[int]) -> None:
-    data = b"".join(b"%d\t0\ta\n" % number for number in ids)
-    faults = [
+def repeats(ids: list[int]) -> list[tuple[int, str]]:
+    """The fault of each row that repeats an id, where the rows have these."""
+    return [
         (line, f"id {number} stands in line {ids.index(number) + 1} already")
         for line, number in enumerate(ids, 1)
         if number in ids[: line - 1]
     ]
+
+
+@given(st.lists(st.integers(0, 6), max_size=12))
+def test_each_row_that_repeats_an_id_is_a_fault(ids: list[int]) -> None:
+    data = b"".join(b"%d\t0\ta\n" % number for number in ids)
+    faults = repeats(ids)
     if faults:
         assert list(refused(data).faults) == faults
     else:
@@ -375,11 +380,7 @@ def test_ids_that_come_again_are_found_among_any_others(
     ids = [*dict.fromkeys(some), *[number * step for number in range(40 - len(set(some)))]]
     chance.shuffle(ids)
     data = b"".join(b"%d\t0\ta\n" % number for number in ids)
-    faults = [
-        (line, f"id {number} stands in line {ids.index(number) + 1} already")
-        for line, number in enumerate(ids, 1)
-        if number in ids[: line - 1]
-    ]
+    faults = repeats(ids)
     if faults:
         error = refused(data)
         assert (list(error.faults), error.count) == (faults[:20], len(faults))

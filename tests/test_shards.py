@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from conftest import CLEAN, GOLDEN
+from conftest import CLEAN, GOLDEN, INTERRUPTER
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -148,14 +148,6 @@ def test_where_one_file_cannot_be_published_none_is(
     assert names(tmp_path) == sorted(older)
     for name in older:
         assert (tmp_path / name).read_text(encoding="utf-8") == name
-
-
-INTERRUPTER = """
-import os, signal, sys, time
-for line in sys.stdin:
-    time.sleep(float(line))
-    os.kill(os.getppid(), signal.SIGINT)
-"""
 
 
 def publish_and_be_interrupted(prefix: str) -> None:
