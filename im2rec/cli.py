@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -318,6 +319,19 @@ _fsync = click.option(
 )
 
 
+_if_changed = click.option(
+    "--if-changed", is_flag=True, help="Leave a file as it is that has the same bytes already."
+)
+_image_timeout = click.option(
+    "--image-timeout",
+    type=click.FloatRange(0),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop when a worker has one image in hand for so long; 0: never.",
+)
+
+
 def _tell_workers(asked: int | None, talk: _Talk) -> None:
     """Says so where fewer workers are started than were asked for."""
     if asked:
@@ -482,6 +496,7 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     show_default=True,
     help="Ids 0..N-1 over all lists, or anew in each list (InsightFace wants a key 0 in each).",
 )
+@_if_changed
 @_fsync
 @_common
 def make_list_command(
@@ -651,6 +666,23 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
     help="Larger images are failures.",
 )
 @click.option("--allow-outside-root", is_flag=True, help="Follow paths that leave ROOT.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Keep the whole shards of a run that is stopped, and begin with those kept before.",
+)
+@_if_changed
+@click.option(
+    "--depfile",
+    metavar="FILE",
+    help="Write what the set is made of as a dependency file for Make or Ninja.",
+)
+@click.option(
+    "--depfile-target",
+    metavar="NAME",
+    help="What depends on it there.  [default: PREFIX.manifest.json]",
+)
+@_image_timeout
 @_workers
 @_start_method
 @_fsync
@@ -661,6 +693,8 @@ def pack_command(
     quality: int | None,
     color: str,
     max_failures: tuple[float, bool],
+    depfile: str | None,
+    depfile_target: str | None,
     quiet: bool,
     verbose: bool,
     **options: Any,
@@ -672,7 +706,7 @@ def pack_command(
     Several shards are PREFIX_000.rec... with the joint index PREFIX.idx.
     """
     from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
-    from im2rec.pack import PackOptions, check_apart, check_root, find_lists
+    from im2rec.pack import PackOptions, check_apart, check_root, dependency_file, find_lists
     from im2rec.shards import family_lists
 
     talk = _Talk(quiet, verbose)
@@ -712,15 +746,25 @@ def pack_command(
         lists = [path for path in lists if path not in empty]
     if len(lists) > 1:
         check_apart(lists)
-    for path in lists:
-        report = _pack_one(path, root, settings, talk)
-        _print_pack_report(report, talk)
+    if depfile_target and not depfile:
+        raise OptionError("--depfile-target means nothing without --depfile")
+    with ExitStack() as stack:
+        if depfile:
+            unnamed = stack.enter_context(dependency_file(depfile, lists, root, depfile_target))
+            talk.some(
+                (f"{printable(path)}: a name that no dependency file can hold" for path in unnamed),
+                "such names",
+            )
+        for path in lists:
+            report = _pack_one(path, root, settings, talk)
+            _print_pack_report(report, talk)
     return EXIT_DONE
 
 
 def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackReport:
     """Packs one list; prints failures as they become known."""
     from im2rec.pack import pack_list
+    from im2rec.shards import kept_count
 
     with _Progress(f"pack {os.path.basename(path)}", "images", talk) as bar:
         failures = _FailurePrinter(bar, talk)
@@ -731,6 +775,12 @@ def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackR
 
         try:
             return pack_list(path, root, settings, progress=progress)
+        except BaseException:
+            kept = kept_count(path.removesuffix(".lst")) if settings.resume else 0
+            if kept:
+                shards = f"{_count(kept, 'whole shard')} {'is' if kept == 1 else 'are'} kept"
+                talk.info(f"{shards}: --resume goes on from there")
+            raise
         finally:
             failures.rest()
 
@@ -769,11 +819,13 @@ class _FailurePrinter:
 
 
 def _print_pack_report(report: PackReport, talk: _Talk) -> None:
+    if report.resumed:
+        talk.info(f"{printable(report.prefix)}: {_count(report.resumed, 'shard')} were there")
     recs = [name for name in report.files if name.endswith(".rec")]
     shards = f" in {len(recs)} shards" if len(recs) > 1 else ""
     talk.info(
         f"{printable(report.prefix)}: {report.packed} of {_count(report.rows, 'image')} packed"
-        f"{shards}, {_size(report.bytes)}"
+        f"{shards}, {_size(report.bytes)}{'' if report.changed else ', unchanged'}"
     )
     if report.failed:
         left_out = _count(report.failed, "image")
@@ -932,6 +984,7 @@ Example:
 )
 @click.option("--decode", is_flag=True, help="Decode every image, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object for each REC.")
+@_image_timeout
 @_workers
 @_start_method
 @_common

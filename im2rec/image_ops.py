@@ -43,6 +43,7 @@ MAX_JPEG_EDGE = 65500  # pixels; libjpeg's JPEG_MAX_DIMENSION
 THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"  # the environment's name for it; read as NumPy loads
 KEPT_MEMORY = 1 << 24  # bytes; twice as much may lie free in a worker's heap
 MAX_PIXELS = 178_956_970  # default bound; what Pillow, too, refuses as a decompression bomb
+IMAGE_TIMEOUT = 300.0  # seconds; some ten times what the slowest of that size takes
 DEFAULT_QUALITY = {".jpg": 95, ".png": 3}
 QUALITY_RANGE = {".jpg": (1, 100), ".png": (0, 9)}
 

@@ -37,6 +37,7 @@ class ListOptions:
     with a dot, in lower case. train_ratio, test_ratio: shares from 0 to 1; None = not given.
     chunks: equal parts to cut the list into first. stratify: split each class by the ratios. ids:
     "run" numbers images over the whole run in scan order, "per-list" each list from 0 in its order.
+    if_changed: leave a file alone that has these bytes already.
     """
 
     label_from: str = "top"
@@ -51,6 +52,7 @@ class ListOptions:
     chunks: int = 1
     stratify: bool = False
     ids: str = "run"
+    if_changed: bool = False
     fsync: bool = True
 
 
@@ -105,21 +107,20 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
         _shuffle(rows, options.seed)
     lists = list(_split(rows, options))
     with Output(prefix, fsync=options.fsync) as output:
-        names = []
+        files = {}
         for suffix, part in lists:
             if options.ids == "per-list":
                 part = renumbered(part)
             name = f"{output.stem}{suffix}.lst"
-            output.write(name, "".join(part).encode())
-            names.append(name)
+            files[name] = output.write(name, "".join(part).encode())
             report.lists.append((os.path.join(output.folder, name), len(part)))
         if report.classes is not None:
             name = f"{output.stem}.classes.txt"
-            output.write(name, "".join([f"{each}\n" for each in report.classes]).encode())
-            names.append(name)
+            names = "".join([f"{each}\n" for each in report.classes])
+            files[name] = output.write(name, names.encode())
             report.classes_path = os.path.join(output.folder, name)
-        output.publish(names)
-    report.older_lists = sorted(set(family_lists(prefix)).difference(names))
+        output.publish(files, if_changed=options.if_changed)
+    report.older_lists = sorted(set(family_lists(prefix)).difference(files))
     return report
 
 

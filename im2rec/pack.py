@@ -7,19 +7,24 @@ order, so the bytes do not depend on how many workers there were.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from im2rec import __version__, pool
+from im2rec.depfile import format_rule, writable
 from im2rec.errors import InputError, NothingPacked, OptionError, TooManyFailures
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
+    IMAGE_TIMEOUT,
     INTERPOLATIONS,
     MAX_JPEG_EDGE,
     OPENCV_MAX_PIXELS,
@@ -29,7 +34,8 @@ from im2rec.image_ops import (
     prepare_worker,
 )
 from im2rec.lst import ImageList, read_list
-from im2rec.part import Done, Failure, Job, Packer, Remark, ShardStats, is_missing
+from im2rec.part import Done, Failure, Job, Packer, ShardStats, Tally, is_missing
+from im2rec.resume import ShardNotes, WholeShard, holding, read_notes
 from im2rec.shards import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
@@ -42,6 +48,7 @@ from im2rec.shards import (
     manifest_names,
     read_classes,
     write_manifest,
+    writing,
 )
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
@@ -59,7 +66,9 @@ class PackOptions:
     leave ROOT. shards, shard_size: at most one of them; shard_size in bytes. max_failures: images
     that may be left out; with `failures_are_percent` a percentage of the rows. workers: as
     `pool.worker_count` takes it. start_method: of multiprocessing; None = the fastest safe one.
-    fsync: flush to disk before a name becomes final.
+    image_timeout: seconds that one image may take; 0 = any. resume: keep whole shards if the run is
+    stopped, and begin with those that an earlier one kept. if_changed: leave a file of an older set
+    alone that has the same bytes. fsync: flush to disk before a name becomes final.
     """
 
     image: ImageOptions = field(default_factory=ImageOptions)
@@ -72,35 +81,28 @@ class PackOptions:
     failures_are_percent: bool = False
     workers: int | None = None
     start_method: str | None = None
+    image_timeout: float = IMAGE_TIMEOUT
+    resume: bool = False
+    if_changed: bool = False
     fsync: bool = True
 
 
-@dataclass
-class PackReport:
+@dataclass(kw_only=True)
+class PackReport(Tally):
     """What came of packing one list. rows = packed + failed.
 
-    label_widths, turned, cmyk, other: as in ShardStats. files: names that were
-    published, in PREFIX's folder.
+    resumed: shards that a stopped run had kept. files: the set's names, in PREFIX's folder;
+    changed: those that were written.
     """
 
     list_path: str
     prefix: str
     rows: int
     pass_through: bool = False
-    packed: int = 0
     bytes: int = 0
-    failures: list[Failure] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
-    label_widths: Counter[int] = field(default_factory=Counter)
-    turned: int = 0
-    cmyk: int = 0
-    other: int = 0
+    resumed: int = 0
     files: tuple[str, ...] = ()
-
-    @property
-    def failed(self) -> int:
-        """Images left out."""
-        return len(self.failures)
+    changed: tuple[str, ...] = ()
 
 
 Progress = Callable[[PackReport, int], None]  # the report so far, and how many rows are done
@@ -196,31 +198,82 @@ def pack_list(
     images = read_list(list_path)
     _check_list(images, root, options)
     prefix = list_path.removesuffix(".lst") if prefix is None else prefix
-    report = PackReport(list_path, prefix, len(images), options.image.pass_through)
+    report = PackReport(
+        list_path=list_path,
+        prefix=prefix,
+        rows=len(images),
+        pass_through=options.image.pass_through,
+    )
     class_map = find_classes(prefix)
     classes = read_classes(class_map) if class_map else None
     if not images:
         raise NothingPacked(list_path, 0, 0, root)
     with (
-        Output(prefix, fsync=options.fsync) as output,
+        Output(prefix, fsync=options.fsync, keep=options.resume) as output,
         SetWriter(output, options.shard_size) as writer,
     ):
         digests = _pack_parts(images, root, options, output, writer, report, progress)
         if not report.packed:
             raise NothingPacked(list_path, report.rows, report.rows, root)
-        shards, names = writer.finish(digests)
+        shards, files = writer.finish(digests)
         report.bytes = sum(shard.bytes for shard in shards)
         stem = output.stem
         if report.failures:
-            output.write(f"{stem}.failures.tsv", _failure_rows(report.failures))
-            names.append(f"{stem}.failures.tsv")
+            name = f"{stem}.failures.tsv"
+            files[name] = output.write(name, _failure_rows(report.failures))
+        name = f"{stem}.manifest.json"
         contents = _manifest(images, options, report, shards, classes)
-        output.write(f"{stem}.manifest.json", write_manifest(contents))
-        names.append(f"{stem}.manifest.json")
-        report.files = tuple(names)
+        files[name] = output.write(name, write_manifest(contents))
         older = {*manifest_names(prefix), f"{stem}.failures.tsv", f"{stem}.rec"}
-        output.publish(names, stale=older)
+        report.files = tuple(files)
+        report.changed = tuple(output.publish(files, older, if_changed=options.if_changed))
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """All that a list's set is made of: the list, the class map, the images."""
+
+    list_path: str
+    root: str
+
+    def __iter__(self) -> Iterator[str]:
+        """Their paths, those that a dependency file can hold."""
+        yield self.list_path
+        classes = find_classes(self.list_path.removesuffix(".lst"))
+        if classes:
+            yield classes
+        yield from filter(writable, self.images())
+
+    def images(self) -> Iterator[str]:
+        """The paths of the images."""
+        return (os.path.join(self.root, entry.path) for entry in read_list(self.list_path))
+
+
+@contextmanager
+def dependency_file(
+    path: str, lists: list[str], root: str, target: str | None
+) -> Iterator[list[str]]:
+    """Writes at the end of the context, if that is reached, a file for Make or Ninja that says what
+    the sets of these lists are made of; yields the images that it cannot name.
+
+    target: what depends on all of it; None = each set's manifest. Raises OutputError, and what
+    `read_list` raises.
+    """
+    for name in (*lists, *([target] if target else [])):
+        if not writable(name):
+            raise OptionError(f"no dependency file can hold the name {name!r}; choose another")
+    with Output(path, fsync=False) as output:
+        unwritable: list[str] = []
+        with writing(path), open(output.path(output.stem), "wb") as file:
+            for list_path in lists:
+                sources = _Sources(list_path, root)
+                manifest = list_path.removesuffix(".lst") + ".manifest.json"
+                for line in format_rule(target or manifest, sources):
+                    file.write(line.encode())
+                unwritable += (each for each in sources.images() if not writable(each))
+        yield unwritable
+        output.publish({output.stem: output.path(output.stem)})
 
 
 def _check_options(options: PackOptions) -> None:
@@ -262,6 +315,10 @@ def _check_options(options: PackOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise OptionError(f"{name} {value}, expected at least 1")
+    if options.resume and options.shards is None and options.shard_size is None:
+        raise OptionError("--resume goes on by whole shards: it needs --shards or --shard-size")
+    if not options.image_timeout >= 0:
+        raise OptionError(f"image-timeout {options.image_timeout}, expected seconds, or 0 for none")
     if options.max_failures < 0 or (options.failures_are_percent and options.max_failures > 100):
         raise OptionError(f"max-failures {options.max_failures}, expected N >= 0, or 0% to 100%")
 
@@ -317,11 +374,20 @@ def _is_inside(path: str, folder: str) -> bool:
         return False
 
 
+class _Slice(NamedTuple):
+    """The rows first..last-1, counted from 0, to be packed as one part."""
+
+    first: int
+    last: int
+
+
 class _Joiner:
     """Gives the parts of a list to workers and brings what comes of them into list order.
 
     The parts are packed in any order and held by their workers. As soon as all before it are known,
-    a part gets its place in the set, and its worker writes it there when it is next free.
+    a part gets its place in the set, and its worker writes it there when it is next free. plan: the
+    parts, and the shards that are there already, in list order; notes: what is told of shards that
+    are whole.
     """
 
     def __init__(
@@ -332,17 +398,20 @@ class _Joiner:
         writer: SetWriter,
         report: PackReport,
         progress: Progress,
+        *,
         workers: int,
+        plan: Iterator[_Slice | WholeShard],
+        notes: ShardNotes | None,
     ) -> None:
         self._images, self._root, self._options = images, root, options
         self._writer, self._report, self._progress = writer, report, progress
+        self._plan, self._notes = plan, notes
+        self._next = next(plan, None)
         self._allowed = _allowed_failures(options, len(images))
-        # The same for any number of workers, for failures are judged part by part.
-        size = max(1, min(ROWS_PER_PART, len(images) // PARTS))
-        self._slices = enumerate(_slices(len(images), size, options.shards))
         self._ahead = workers * pool.IN_FLIGHT
-        self._handed = self._placed = 0  # parts handed out; parts that have their place
-        self._packed: dict[int, tuple[int, Job, ShardStats]] = {}  # not placed: worker, job, stats
+        self._handed = self._placed = 0  # items of the plan handed out; those that have their place
+        # Known and not yet placed: worker, job and stats of a part; or a shard that is there.
+        self._known: dict[int, tuple[int, Job, ShardStats] | WholeShard] = {}
         self._orders: defaultdict[int, list[tuple[int, tuple[Piece, ...]]]] = defaultdict(list)
         self._readers: dict[str, int] = {}  # the worker that makes a file's digest
         self._rows_done = 0
@@ -350,46 +419,73 @@ class _Joiner:
 
     def job_for(self, worker: int) -> Job | None:
         """What an idle worker is to do now."""
+        while isinstance(self._next, WholeShard):
+            self._known[self._handed] = self._next
+            self._hand_out()
+        self._place_known()
         place = tuple(self._orders.pop(worker, ()))
         digest = self._writer.digest_steps(
             lambda file: self._readers.setdefault(file, worker) == worker
         )
         job = Job(place, digest)
         is_behind = sum(step.end - step.start for step in digest) > BEHIND
-        if self._handed - self._placed < self._ahead and not is_behind:
-            number, (first, last) = next(self._slices, (0, (0, 0)))
-            if last:
-                self._handed += 1
-                job = Job(place, digest, number, self._images.lines(first, last), first, last)
+        if self._next and self._handed - self._placed < self._ahead and not is_behind:
+            first, last = self._next
+            job = Job(place, digest, self._handed, self._images.lines(first, last), first, last)
+            self._hand_out()
         return job if job.place or job.digest or job.rows else None
+
+    def _hand_out(self) -> None:
+        self._handed += 1
+        self._next = next(self._plan, None)
 
     def take(self, worker: int, job: Job, done: Done) -> None:
         """Takes what came of a job. Raises TooManyFailures, and NothingPacked for a wrong ROOT."""
         for _, pieces in job.place:
             self._writer.written(pieces)
-        self.digests.update(done.digests)
+        for file, sha256 in done.digests.items():
+            self.digests[file] = sha256
+            if self._notes:
+                self._notes.whole(file, sha256)
         if done.stats is not None:
-            self._packed[job.part] = worker, job, done.stats
-        while self._placed in self._packed:
-            self._place(*self._packed.pop(self._placed))
+            self._known[job.part] = worker, job, done.stats
+        self._place_known()
+
+    def _place_known(self) -> None:
+        """Gives their places to all items of which nothing before them is unknown."""
+        while self._placed in self._known:
+            item = self._known.pop(self._placed)
             self._placed += 1
+            if isinstance(item, WholeShard):
+                self._adopt(item)
+            else:
+                self._place(*item)
+            self._progress(self._report, self._rows_done)
+            self._check_failures()
             if self._rows_done == len(self._images):
                 self._writer.end()
 
     def _place(self, worker: int, job: Job, stats: ShardStats) -> None:
         """Gives a part its place, and counts it."""
-        shard = _shard_of(job.first, len(self._images), self._options)
-        self._orders[worker].append((job.part, self._writer.place(stats.records, shard)))
-        report = self._report
-        report.packed += len(stats.records)
-        report.failures += stats.failures
-        report.remarks += stats.remarks
-        report.label_widths.update(stats.label_widths)
-        report.turned += stats.turned
-        report.cmyk += stats.cmyk
-        report.other += stats.other
+        number = _shard_of(job.first, len(self._images), self._options)
+        pieces = self._writer.place([(row.id, row.size) for row in stats.packed], number)
+        self._orders[worker].append((job.part, pieces))
+        if self._notes:
+            self._notes.placed(number, job.first, job.last, stats, pieces)
+        self._report.count(stats.packed, stats.failures, stats.remarks)
         self._rows_done = job.last
-        self._progress(report, job.last)
+
+    def _adopt(self, whole: WholeShard) -> None:
+        """Takes a shard that is there already, and counts it."""
+        self.digests[self._writer.adopt(whole.stem, whole.number)] = whole.rec_sha256
+        if self._notes:
+            self._notes.adopted(whole)
+        self._report.add(whole.tally)
+        self._report.resumed += 1
+        self._rows_done = whole.last
+
+    def _check_failures(self) -> None:
+        report = self._report
         if report.failed > self._allowed:
             path, rows = self._images.path, report.rows
             if not report.packed and all(map(is_missing, report.failures)):
@@ -409,7 +505,22 @@ def _pack_parts(
     """Packs every row into the files that the writer plans; the sha256 of each. The report says how
     far it came."""
     workers = min(pool.worker_count(options.workers), len(images))
-    joiner = _Joiner(images, root, options, writer, report, progress, workers)
+    notes, there = None, []
+    if options.resume:
+        settings = _settings(root, options)
+        notes = ShardNotes(images, settings, output)
+        there = _find_whole(images, root, options, output, settings, workers)
+    joiner = _Joiner(
+        images,
+        root,
+        options,
+        writer,
+        report,
+        progress,
+        workers=workers,
+        plan=_plan(len(images), options, there),
+        notes=notes,
+    )
 
     def path_of(row: int) -> str:
         return next(images.rows(row, row + 1)).path
@@ -422,6 +533,7 @@ def _pack_parts(
         start_method=options.start_method,
         name=path_of,
         folder=output.work,
+        seconds=options.image_timeout or None,
     ) as crew:
         while True:
             for worker in crew.idle():
@@ -434,19 +546,83 @@ def _pack_parts(
                 joiner.take(worker, job, done)
 
 
+def _find_whole(
+    images: ImageList,
+    root: str,
+    options: PackOptions,
+    output: Output,
+    settings: str,
+    workers: int,
+) -> list[WholeShard]:
+    """The shards of a stopped run that this one begins with; what else it left is removed."""
+    found = [
+        whole
+        for whole in read_notes(output, settings)
+        if whole.number is None
+        or (whole.first, whole.last) == _shard_rows(whole.number, len(images), options)
+    ]
+    there = list(
+        holding(
+            found,
+            images,
+            root,
+            output.work,
+            workers=workers,
+            start_method=options.start_method,
+        )
+    )
+    if options.shards is None:  # behind one that is not there, all borders may have moved
+        first = 0
+        for at, whole in enumerate(there):
+            if whole.first != first:
+                del there[at:]
+                break
+            first = whole.last
+    for stem in output.notes().keys() - {whole.stem for whole in there}:
+        output.forget(stem)
+    return there
+
+
+def _settings(root: str, options: PackOptions) -> str:
+    """What decides on the bytes of a set beside its list and the files, as one word."""
+    decides = [_made_by(), _deciding(options), os.path.abspath(root)]
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
+
+
 def _allowed_failures(options: PackOptions, rows: int) -> int:
     if options.failures_are_percent:
         return int(rows * Fraction(str(options.max_failures)) / 100)
     return int(options.max_failures)
 
 
-def _slices(rows: int, size: int, shards: int | None) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, none over `size` rows and none across the border of two shards."""
-    count = shards or 1
-    for shard in range(count):
-        end = rows * (shard + 1) // count
-        for first in range(rows * shard // count, end, size):
-            yield first, min(first + size, end)
+def _plan(
+    rows: int, options: PackOptions, there: list[WholeShard]
+) -> Iterator[_Slice | WholeShard]:
+    """The list in order: the shards that are there, and the rows between them in slices."""
+    if options.shards is None:
+        yield from there
+        yield from _slices(there[-1].last if there else 0, rows, rows)
+        return
+    by_number = {whole.number: whole for whole in there}
+    for number in range(options.shards):
+        if number in by_number:
+            yield by_number[number]
+        else:
+            yield from _slices(*_shard_rows(number, rows, options), rows)
+
+
+def _slices(first: int, last: int, rows: int) -> Iterator[_Slice]:
+    """The rows first..last-1 in slices; of the same size for any number of workers, for failures
+    are judged part by part. rows: of the list."""
+    size = max(1, min(ROWS_PER_PART, rows // PARTS))
+    for begin in range(first, last, size):
+        yield _Slice(begin, min(begin + size, last))
+
+
+def _shard_rows(number: int, rows: int, options: PackOptions) -> tuple[int, int]:
+    """The rows first..last-1 of a shard under --shards."""
+    count = options.shards or 1
+    return rows * number // count, rows * (number + 1) // count
 
 
 def _shard_of(row: int, rows: int, options: PackOptions) -> int | None:
@@ -471,14 +647,8 @@ def _manifest(
     return {
         "format": MANIFEST_FORMAT,
         "version": MANIFEST_VERSION,
-        "im2rec": __version__,
-        "codecs": {"opencv": version("opencv-python-headless"), "pillow": version("pillow")},
-        "options": {
-            **asdict(options.image),
-            "pack_label": options.pack_label,
-            "shards": options.shards,
-            "shard_size": options.shard_size,
-        },
+        **_made_by(),
+        "options": _deciding(options),
         "list": {"file": os.path.basename(images.path), "sha256": images.sha256},
         "rows": report.rows,
         "packed": report.packed,
@@ -487,4 +657,19 @@ def _manifest(
         "classes": classes,
         "joint_index": f"{os.path.basename(report.prefix)}.idx" if len(shards) > 1 else None,
         "shards": [asdict(shard) for shard in shards],
+    }
+
+
+def _made_by() -> dict[str, Any]:
+    codecs = {"opencv": version("opencv-python-headless"), "pillow": version("pillow")}
+    return {"im2rec": __version__, "codecs": codecs}
+
+
+def _deciding(options: PackOptions) -> dict[str, Any]:
+    """The options that decide on a set's bytes."""
+    return {
+        **asdict(options.image),
+        "pack_label": options.pack_label,
+        "shards": options.shards,
+        "shard_size": options.shard_size,
     }

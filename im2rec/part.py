@@ -11,12 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from im2rec import framing, image_record, pool
 from im2rec.errors import ImageError, WorkerError
@@ -30,21 +31,38 @@ COPY_SPEED = 0.5e9  # bytes a second, from the page cache at the least
 READS_AHEAD = 16  # files read at a time where storage is slow; 5 ms each, some 3000 a second
 BYTES_AHEAD = 1 << 26  # of which so many bytes are held, if they are of like size
 MISSING = "missing: there is no such file"
+_STATE = struct.Struct("<Qq")  # bytes, nanoseconds since 1970
+STATE_SIZE = _STATE.size
+UNKNOWN = b"\xff" * STATE_SIZE  # the state of a file that could not be read; equal to no other
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An image that was left out: its id, its path below ROOT, and why."""
+class Packed(NamedTuple):
+    """A row that became a record. row: its number in the list; size: bytes in the file; labels: how
+    many; turned, cmyk, other: whether its source has an EXIF turn, is CMYK, is neither JPEG nor
+    PNG."""
 
+    row: int
+    id: int
+    size: int
+    labels: int
+    turned: bool
+    cmyk: bool
+    other: bool
+
+
+class Failure(NamedTuple):
+    """An image that was left out: its row's number and id, its path below ROOT, and why."""
+
+    row: int
     id: int
     path: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(NamedTuple):
     """What a codec said of an image that was packed."""
 
+    row: int
     path: str
     text: str
 
@@ -63,20 +81,55 @@ class ShardSpec:
 
 @dataclass(frozen=True, slots=True)
 class ShardStats:
-    """What came of a ShardSpec.
+    """What came of a ShardSpec, all in list order. sources: the state of each row's source file,
+    STATE_SIZE bytes each, as `state_of` has them."""
 
-    records: (id, bytes in the file) of each record, in list order. label_widths: how many records
-    have how many labels. turned, cmyk, other: how many source files have an EXIF turn, are CMYK,
-    are neither JPEG nor PNG.
-    """
-
-    records: tuple[tuple[int, int], ...]
+    packed: tuple[Packed, ...]
     failures: tuple[Failure, ...]
     remarks: tuple[Remark, ...]
-    label_widths: dict[int, int]
-    turned: int
-    cmyk: int
-    other: int
+    sources: bytes
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Rows counted. packed: records; label_widths: how many of them have how many labels; turned,
+    cmyk, other: how many source files are such, as in Packed."""
+
+    packed: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    remarks: list[Remark] = field(default_factory=list)
+    label_widths: Counter[int] = field(default_factory=Counter)
+    turned: int = 0
+    cmyk: int = 0
+    other: int = 0
+
+    @property
+    def failed(self) -> int:
+        """Images left out."""
+        return len(self.failures)
+
+    def count(
+        self, packed: Iterable[Packed], failures: Iterable[Failure], remarks: Iterable[Remark]
+    ) -> None:
+        """Adds these rows."""
+        for row in packed:
+            self.packed += 1
+            self.label_widths[row.labels] += 1
+            self.turned += row.turned
+            self.cmyk += row.cmyk
+            self.other += row.other
+        self.failures += failures
+        self.remarks += remarks
+
+    def add(self, other: Tally) -> None:
+        """Adds another's rows."""
+        self.packed += other.packed
+        self.failures += other.failures
+        self.remarks += other.remarks
+        self.label_widths.update(other.label_widths)
+        self.turned += other.turned
+        self.cmyk += other.cmyk
+        self.other += other.other
 
 
 def pack_shard(spec: ShardSpec, rec: str) -> ShardStats:
@@ -96,36 +149,33 @@ class _Lines(Protocol):
 def pack_rows(spec: ShardSpec, out: _Lines, reader: ImageReader) -> ShardStats:
     """As `pack_shard`, into an open file or a HeldPart. Raises OSError where that cannot be
     written."""
-    records: list[tuple[int, int]] = []
+    packed: list[Packed] = []
     failures: list[Failure] = []
     remarks: list[Remark] = []
-    widths: Counter[int] = Counter()
-    turned = cmyk = other = 0
+    sources: list[bytes] = []
     root = os.fsencode(spec.root)  # a list's paths are UTF-8 whatever the locale
     entries = list(parse_rows(spec.rows))
     files = reader.read([os.path.join(root, entry.path.encode()) for entry in entries])
     for row, entry in enumerate(entries, spec.first):
         pool.note(row)
+        source = next(files)
+        sources.append(source.state)
         try:
-            packed = convert(next(files)(), spec.image, entry.id)
+            image = convert(source.get(), spec.image, entry.id)
             labels = entry.labels if spec.pack_label else entry.labels[:1]
-            pieces = _framed(image_record.encode_header(entry.id, labels), packed.image)
+            pieces = _framed(image_record.encode_header(entry.id, labels), image.image)
         except ImageError as error:
-            failures.append(Failure(entry.id, entry.path, str(error)))
+            failures.append(Failure(row, entry.id, entry.path, str(error)))
             continue
         except MemoryError:
             raise WorkerError("a worker ran out of memory", (entry.path,)) from None
         out.writelines(pieces)
-        records.append((entry.id, sum(map(len, pieces))))
-        remarks += [Remark(entry.path, text) for text in packed.remarks]
-        widths[len(labels)] += 1
-        turned += packed.facts.orientation != 1
-        cmyk += packed.facts.cmyk
-        other += packed.facts.kind not in ("jpeg", "png")
+        size, facts = sum(map(len, pieces)), image.facts
+        turned, other = facts.orientation != 1, facts.kind not in ("jpeg", "png")
+        packed.append(Packed(row, entry.id, size, len(labels), turned, facts.cmyk, other))
+        remarks += [Remark(row, entry.path, text) for text in image.remarks]
     pool.note(None)
-    return ShardStats(
-        tuple(records), tuple(failures), tuple(remarks), dict(widths), turned, cmyk, other
-    )
+    return ShardStats(tuple(packed), tuple(failures), tuple(remarks), b"".join(sources))
 
 
 def _framed(header: bytes, image: bytes) -> list[bytes]:
@@ -145,20 +195,20 @@ class ImageReader:
         self._bytes = 0.0
         self._threads: ThreadPoolExecutor | None = None
 
-    def read(self, paths: list[bytes]) -> Iterator[Callable[[], bytes]]:
-        """For each path, in order, what gives the file's bytes or raises as `read_image` does."""
+    def read(self, paths: list[bytes]) -> Iterator[SourceFile]:
+        """Each path's file, in order."""
         is_slow = self._seconds > SLOW_READ
         for result in self._read_ahead(paths) if is_slow else map(_read, paths):
             size = len(result.data)
             seconds = max(0.0, result.seconds - size / COPY_SPEED)
             self._seconds += (seconds - self._seconds) / READS_AHEAD
             self._bytes += (size - self._bytes) / READS_AHEAD
-            yield result.get
+            yield result
 
-    def _read_ahead(self, paths: list[bytes]) -> Iterator[_Read]:
+    def _read_ahead(self, paths: list[bytes]) -> Iterator[SourceFile]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(READS_AHEAD)
-        ahead: deque[Future[_Read]] = deque()
+        ahead: deque[Future[SourceFile]] = deque()
         for path in paths:
             try:
                 ahead.append(self._threads.submit(_read, path))
@@ -172,32 +222,43 @@ class ImageReader:
 
 
 @dataclass(slots=True)
-class _Read:
-    """What came of reading a file, and the seconds that it took."""
+class SourceFile:
+    """An image file as it was read: its state, and the seconds that it took."""
 
     data: bytes = b""
     error: Exception | None = None
+    state: bytes = UNKNOWN
     seconds: float = 0.0
 
     def get(self) -> bytes:
+        """Its bytes. Raises as `read_image` does."""
         if self.error is not None:
             raise self.error
         return self.data
 
 
-def _read(path: bytes) -> _Read:
-    read = _Read()
+def _read(path: bytes) -> SourceFile:
+    read = SourceFile()
     begin = time.perf_counter()
     try:
-        read.data = read_image(path)
+        read.data, status = read_image(path)
+        read.state = state_of(status)
     except Exception as error:  # told in its turn
         read.error = error
+        if isinstance(error, ImageError) and str(error) == MISSING:
+            read.state = state_of(None)
     read.seconds = time.perf_counter() - begin
     return read
 
 
-def read_image(path: str | bytes) -> bytes:
-    """The bytes of a regular file.
+def state_of(status: os.stat_result | None) -> bytes:
+    """What tells a source file from itself when it has been changed: its size and the time of its
+    last change. status: None = there is no such file."""
+    return _STATE.pack(status.st_size, status.st_mtime_ns) if status else _STATE.pack(0, 0)
+
+
+def read_image(path: str | bytes) -> tuple[bytes, os.stat_result]:
+    """The bytes of a regular file, and its status.
 
     Raises ImageError with the reason where it cannot be read, WorkerError where it is the machine
     that cannot.
@@ -226,7 +287,7 @@ def read_image(path: str | bytes) -> bytes:
         raise ImageError(f"unreadable: {reason[0].lower()}{reason[1:]}") from error
     if len(data) != before.st_size or after.st_mtime_ns != before.st_mtime_ns:
         raise ImageError("changed while it was read")
-    return data
+    return data, before
 
 
 def _file_kind(mode: int) -> str:

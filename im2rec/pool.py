@@ -24,7 +24,7 @@ from multiprocessing import connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from im2rec.errors import OptionError, WorkerError
 from im2rec.interrupts import HELD, signals_held
@@ -35,8 +35,11 @@ Answer = TypeVar("Answer")
 IN_FLIGHT = 4  # tasks per worker drawn and not yet consumed; hides a slow one behind others
 WORKERS_PER_CPU = 2  # at most; 64 on 2 CPUs, which take each other's caches, took a fifth longer
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
+LOOK_EVERY = 1.0  # seconds between two looks at what the workers have in hand
 _NOTE = struct.Struct("<?Q")  # whether something is in hand, and its number
 _FAILURE = "failure"  # the file, beside the notes, where a worker says why its setup failed
+
+_Pipe: TypeAlias = "connection.Connection[Any, Any]"
 
 START_METHODS = ("fork", "forkserver", "spawn")
 
@@ -117,8 +120,9 @@ class Pool(Generic[Task, Answer]):
     workers are forked off it, so that they need not each load the same. workers: processes at most,
     numbered from 0; each starts with its first task. start_method: of multiprocessing; None =
     `default_start_method`. name: turns a number that a worker noted into words for an error.
-    folder: where the workers' notes lie; None = the system's folder for temporary files. Leaving
-    the context ends every worker: at once if by an exception.
+    folder: where the workers' notes lie; None = the system's folder for temporary files.
+    seconds: how long a worker may have one number in hand; None = for ever. Leaving the context
+    ends every worker: at once if by an exception.
     """
 
     def __init__(
@@ -131,6 +135,7 @@ class Pool(Generic[Task, Answer]):
         start_method: str | None = None,
         name: Callable[[int], str] = str,
         folder: str | None = None,
+        seconds: float | None = None,
     ) -> None:
         method = start_method or default_start_method()
         if method not in multiprocessing.get_all_start_methods():
@@ -153,6 +158,8 @@ class Pool(Generic[Task, Answer]):
         self._context: Any = multiprocessing.get_context(method)
         self._name = name
         self._most = workers
+        self._seconds = seconds
+        self._looked = time.monotonic()
         self._workers: list[_Worker[Task]] = []
         self._notes = tempfile.TemporaryDirectory(
             prefix="im2rec-notes-", dir=folder, ignore_cleanup_errors=True
@@ -197,12 +204,13 @@ class Pool(Generic[Task, Answer]):
     def wait(self) -> list[tuple[int, Task, Answer]]:
         """Waits until one of the workers has an answer, or several have: worker, task, answer.
 
-        Raises WorkerError when a worker dies; what the function raises is raised here.
+        Raises WorkerError when a worker dies, or has one number in hand for too long; what the
+        function raises is raised here.
         """
         busy = {worker.pipe: n for n, worker in enumerate(self._workers) if worker.task is not None}
         answers = []
-        for pipe in connection.wait(list(busy)):
-            number = busy[pipe]  # type: ignore[index]
+        for pipe in self._ready(list(busy)):
+            number = busy[pipe]
             try:
                 error, answer = self._workers[number].pipe.recv()
             except (EOFError, OSError):  # even in the middle of its answer
@@ -213,6 +221,32 @@ class Pool(Generic[Task, Answer]):
             assert task is not None
             answers.append((number, task, answer))
         return answers
+
+    def _ready(self, pipes: list[_Pipe]) -> list[_Pipe]:
+        """Waits until there is something to read from some of the pipes; these."""
+        if self._seconds is None:
+            return connection.wait(pipes)  # type: ignore[return-value]
+        while True:
+            ready = connection.wait(pipes, LOOK_EVERY)
+            if time.monotonic() - self._looked >= LOOK_EVERY:
+                self._look()
+            if ready:
+                return ready  # type: ignore[return-value]
+
+    def _look(self) -> None:
+        """Raises WorkerError where a worker has had one number in hand for too long."""
+        assert self._seconds is not None
+        now = time.monotonic()
+        # Of a longer stretch, this process was not running either: suspended, stopped, or busy.
+        passed, self._looked = min(now - self._looked, 2 * LOOK_EVERY), now
+        for worker in self._workers:
+            number = self._noted(worker.process.pid)
+            is_same = number is not None and number == worker.number
+            worker.number, worker.seconds = number, worker.seconds + passed if is_same else 0.0
+            if number is not None and worker.seconds >= self._seconds:
+                found = f"a worker has had one thing in hand for {self._seconds:g} s"
+                hint = "leave it out, or allow more time"
+                raise WorkerError(found, (self._name(number),), hint)
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Each task with its answer, in the order of the tasks, which are drawn as needed.
@@ -246,15 +280,17 @@ class Pool(Generic[Task, Answer]):
 
     def in_hand(self) -> list[int]:
         """The numbers that workers noted and have not finished."""
-        numbers = []
-        for note in Path(self._notes.name).iterdir():
-            with suppress(FileNotFoundError):  # its worker has just made it the failure
-                data = note.read_bytes()
-                if note.name.isdigit() and len(data) == _NOTE.size:
-                    busy, number = _NOTE.unpack(data)
-                    if busy:
-                        numbers.append(number)
-        return sorted(numbers)
+        noted = [self._noted(worker.process.pid) for worker in self._workers]
+        return sorted(number for number in noted if number is not None)
+
+    def _noted(self, pid: int) -> int | None:
+        """The number that a worker has in hand."""
+        with suppress(OSError):  # none yet, or its worker has made it the failure
+            data = Path(self._notes.name, str(pid)).read_bytes()
+            if len(data) == _NOTE.size:
+                busy, number = _NOTE.unpack(data)
+                return number if busy else None
+        return None
 
     def _hire(self) -> None:
         """Starts one more worker."""
@@ -307,11 +343,16 @@ def _no_main() -> Iterator[None]:
 
 @dataclass
 class _Worker(Generic[Task]):
-    """A worker process, our end of the pipe to it, and the task that it has."""
+    """A worker process, our end of the pipe to it, and the task that it has.
+
+    number, seconds: what it had in hand at the last look, and for how long.
+    """
 
     process: Any
-    pipe: connection.Connection[Any, Any]
+    pipe: _Pipe
     task: Task | None = None
+    number: int | None = None
+    seconds: float = 0.0
 
 
 class _Traceback(Exception):
@@ -343,7 +384,7 @@ def note(number: int | None) -> None:
 
 
 def _work(
-    pipe: connection.Connection[Any, Any],
+    pipe: _Pipe,
     function: Callable[[Any], Any],
     setup: Callable[[], None],
     notes: str,

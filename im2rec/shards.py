@@ -23,7 +23,7 @@ from typing import IO, Any
 
 from im2rec.errors import BusyError, InputError, OutputError, RecordError, printable
 from im2rec.framing import MAGIC_BYTES, RecordReader
-from im2rec.index import format_index
+from im2rec.index import format_index, parse_index
 from im2rec.interrupts import signals_held
 
 MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
@@ -76,6 +76,17 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
+def file_sha256(path: str) -> str:
+    """The sha256 of a file's bytes, in hexadecimal. Raises OSError."""
+    import hashlib
+
+    sha256 = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(DIGEST_SIZE):
+            sha256.update(data)
+    return sha256.hexdigest()
+
+
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
 
@@ -108,16 +119,18 @@ class Output:
     As a context manager it takes the prefix for itself (a lock that dies with its holder) and
     clears what a killed run left; leaving it removes all that was not published.
 
-    fsync: flush every file and the folder to disk before a name becomes final. Raises OutputError
+    fsync: flush every file and the folder to disk before a name becomes final. keep: let what has
+    a note (`keep_note`) stay, and the note, until something has been published. Raises OutputError
     where the folder cannot be written, BusyError where another run holds the prefix.
     """
 
-    def __init__(self, prefix: str, *, fsync: bool) -> None:
+    def __init__(self, prefix: str, *, fsync: bool, keep: bool = False) -> None:
         self.prefix = prefix
         self.folder, self.stem = os.path.split(prefix)
         self.fsync = fsync
         self.work = os.path.join(self.folder, f".{self.stem}.im2rec")
-        self._leave: weakref.finalize[[str, int, int], Output] | None = None
+        self._keep = [keep]  # shared with what clears up
+        self._leave: weakref.finalize[[str, int, int, list[bool]], Output] | None = None
 
     def __enter__(self) -> Output:
         if not self.stem:
@@ -132,8 +145,10 @@ class Output:
                     lock = _lock(self.work, self.prefix)
                     # At the latest, it runs when nothing refers to this object any more: a signal
                     # that comes as the context is left keeps __exit__ from its work.
-                    self._leave = weakref.finalize(self, _leave, self.work, lock, os.getpid())
-                    _clear(self.work)
+                    self._leave = weakref.finalize(
+                        self, _leave, self.work, lock, os.getpid(), self._keep
+                    )
+                    _clear(self.work, self._keep[0])
             except BaseException:
                 self.__exit__()
                 raise
@@ -148,28 +163,60 @@ class Output:
         """Where a file lies until it is published."""
         return os.path.join(self.work, name)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Writes one small file whole."""
-        with writing(os.path.join(self.folder, name)), open(self.path(name), "wb") as file:
+    def write(self, name: str, data: bytes) -> str:
+        """Writes one small file whole; where it lies until it is published."""
+        path = self.path(name)
+        with writing(os.path.join(self.folder, name)), open(path, "wb") as file:
             file.write(data)
+        return path
 
-    def publish(self, names: Sequence[str], stale: Iterable[str] = ()) -> None:
+    def keep_note(self, stem: str, note: bytes) -> None:
+        """Notes that the files STEM.rec and STEM.idx are whole: they may stay when the run ends."""
+        with writing(self.prefix):
+            with open(self.path("note"), "wb") as file:
+                file.write(note)
+            os.replace(self.path("note"), self.path(stem + NOTE))
+
+    def notes(self) -> dict[str, bytes]:
+        """The notes that a stopped run left, by their stems, in the order of their names."""
+        with writing(self.prefix):
+            return {stem: _read(self.path(stem + NOTE)) for stem in sorted(_noted(self.work))}
+
+    def forget(self, stem: str) -> None:
+        """Removes a shard that was noted to be whole, and its note first."""
+        with writing(self.prefix):
+            for end in (NOTE, ".rec", ".idx"):
+                with suppress(FileNotFoundError):
+                    os.unlink(self.path(stem + end))
+
+    def publish(
+        self, files: Mapping[str, str], stale: Iterable[str] = (), *, if_changed: bool = False
+    ) -> list[str]:
         """Gives the files their final names, in this order, then removes stale older ones.
 
-        names, stale: file names in PREFIX's folder. Signals wait until it is done, so that an
-        interrupted run has either published everything or nothing.
+        files: where each lies, by its name in PREFIX's folder; stale: names there. if_changed:
+        leave a file alone that has these bytes already. Returns the names that were given. Signals
+        wait until it is done, so that an interrupted run has either published everything or
+        nothing.
         """
-        stale = set(stale) - set(names)
-        for name in (*names, *stale):  # found only at its turn, a folder would stop it half done
+        stale = set(stale) - set(files)
+        for name in (*files, *stale):  # found only at its turn, a folder would stop it half done
             final = os.path.join(self.folder, name)
             if os.path.isdir(final):
                 raise OutputError(final, "there is a folder of this name", "move it away")
+        if if_changed:
+            files = {
+                name: path
+                for name, path in files.items()
+                if not _is_same(path, os.path.join(self.folder, name))
+            }
         if self.fsync:
-            for name in names:
+            for name, path in files.items():
                 with writing(os.path.join(self.folder, name)):
-                    _flush(self.path(name), os.O_RDWR)
+                    _flush(path, os.O_RDWR)
         with signals_held():
-            self._rename_all(names)
+            self._rename_all(files)
+            self._keep[0] = False
             for name in stale:
                 old = os.path.join(self.folder, name)
                 with writing(old), suppress(FileNotFoundError):
@@ -177,21 +224,24 @@ class Output:
             if self.fsync and sys.platform != "win32":  # Windows cannot open a folder
                 with writing(self.folder or "."):
                     _flush(self.folder or ".", os.O_RDONLY)
+        return list(files)
 
-    def _rename_all(self, names: Sequence[str]) -> None:
+    def _rename_all(self, files: Mapping[str, str]) -> None:
         """Renames the files; where one cannot be, takes back what was done before."""
         done: list[str] = []
         try:
-            for name in names:
+            for name, path in files.items():
                 final = os.path.join(self.folder, name)
                 with writing(final):
                     with suppress(OSError):  # no older file, or a file system without links
                         os.link(final, self.path(f"older {name}"))
-                    os.replace(self.path(name), final)
+                    os.replace(path, final)
                 done.append(name)
         except OutputError:
             for name in reversed(done):
                 final = os.path.join(self.folder, name)
+                with suppress(OSError):
+                    os.link(final, files[name])  # what is to be kept
                 with suppress(OSError):
                     if os.path.exists(self.path(f"older {name}")):
                         os.replace(self.path(f"older {name}"), final)
@@ -201,6 +251,12 @@ class Output:
 
 
 _LOCK_NAME = "lock"
+NOTE = ".whole"  # the ending of what says that a shard in the work folder is whole
+
+
+def _noted(work: str) -> list[str]:
+    """The stems of the files that a note says to be whole."""
+    return [name.removesuffix(NOTE) for name in os.listdir(work) if name.endswith(NOTE)]
 
 
 def _is_utf8(name: str) -> bool:
@@ -244,24 +300,51 @@ def _lock_file(fd: int) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _clear(work: str) -> None:
-    """Removes all but the lock: what was not published, or what a killed run left."""
+def _clear(work: str, keep: bool) -> None:
+    """Removes what was not published, or what a killed run left: all but the lock and, where they
+    are to be kept, the files that are noted."""
+    stay = {_LOCK_NAME}
+    if keep:
+        stay.update(stem + end for stem in _noted(work) for end in (".rec", ".idx", NOTE))
     for name in os.listdir(work):
         path = os.path.join(work, name)
         if os.path.isdir(path):
             import shutil
 
             shutil.rmtree(path)
-        elif name != _LOCK_NAME:
+        elif name not in stay:
             os.unlink(path)
 
 
-def _leave(work: str, lock: int, owner: int) -> None:
+def _is_same(path: str, final: str) -> bool:
+    """Whether there is a file of the final name that has the same bytes."""
+    try:
+        with open(path, "rb") as new, open(final, "rb") as old:
+            if os.fstat(new.fileno()).st_size != os.fstat(old.fileno()).st_size:
+                return False
+            while data := new.read(COPY_SIZE):
+                if old.read(COPY_SIZE) != data:
+                    return False
+    except OSError:  # not there, or what there is cannot be read: it is replaced
+        return False
+    return True
+
+
+def kept_count(prefix: str) -> int:
+    """How many shards a stopped run of this prefix has left to be used again."""
+    folder, stem = os.path.split(prefix)
+    try:
+        return len(_noted(os.path.join(folder, f".{stem}.im2rec")))
+    except OSError:
+        return 0
+
+
+def _leave(work: str, lock: int, owner: int, keep: list[bool]) -> None:
     """Removes the work folder and gives up the lock; in a forked copy of the owner, nothing."""
     if os.getpid() != owner:
         return
     with suppress(OSError):  # what stays is cleared by the next run
-        _clear(work)
+        _clear(work, keep[0])
         if sys.platform == "win32":  # an open file cannot be removed there
             os.close(lock)
         # The lock goes last: from then on the folder may be another run's.
@@ -419,19 +502,29 @@ class ShardDigest:
 
 
 class _Shard:
-    """A shard while it is planned. number: the caller's, or None; start: bytes of all before it."""
+    """A shard while it is planned. rec: where it lies; number: the caller's, or None; start: bytes
+    of all before it."""
 
-    def __init__(self, folder: str, number: int | None, name: str, start: int) -> None:
-        self.number, self.start = number, start
-        self.rec = os.path.join(folder, f"{name}.rec")
-        open(self.rec, "xb").close()  # for those who write in it
-        self.idx = open(os.path.join(folder, f"{name}.idx"), "wb")  # noqa: SIM115
+    def __init__(self, rec: str, number: int | None, start: int) -> None:
+        self.rec, self.number, self.start = rec, number, start
+        self.idx = rec.removesuffix(".rec") + ".idx"
+        self.index: IO[bytes] | None = None  # open while it grows
         self.records = 0
         self.size = 0  # bytes planned
         self.written = 0  # bytes that are there, without a gap
         self.ahead: dict[int, int] = {}  # what is there behind a gap: offset and end
         self.asked = 0  # bytes up to which its digest has been asked for
-        self.is_ended = False
+
+    def begin(self) -> None:
+        """Makes its files."""
+        open(self.rec, "xb").close()  # for those who write in it
+        self.index = open(self.idx, "wb")  # noqa: SIM115
+
+    def end(self) -> None:
+        """Says that nothing more is planned for it."""
+        if self.index:
+            self.index.close()
+            self.index = None
 
 
 class SetWriter:
@@ -457,9 +550,11 @@ class SetWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for file in (self._joint, *[shard.idx for shard in self._shards]):
-            with suppress(OSError):  # a full disk has been reported where it was met
-                file.close()
+        with suppress(OSError):  # a full disk has been reported where it was met
+            self._joint.close()
+        for shard in self._shards:
+            with suppress(OSError):
+                shard.end()
 
     def place(self, records: Sequence[tuple[int, int]], number: int | None) -> tuple[Piece, ...]:
         """Where the next part's bytes belong. records: (key, bytes) of each record in it; number:
@@ -475,22 +570,38 @@ class SetWriter:
                 records = records[count:]
         return tuple(pieces)
 
+    def adopt(self, stem: str, number: int | None) -> str:
+        """Takes a shard that is whole as the next one, STEM.rec and STEM.idx in the work folder;
+        the path of the former."""
+        with writing(self._output.prefix):
+            shard = self._next_shard(stem, number)
+            entries, _ = parse_index(_read(shard.idx), shard.idx)
+            self._joint.write(format_index((key, shard.start + at) for key, at in entries))
+            shard.records, shard.size = len(entries), os.path.getsize(shard.rec)
+        return shard.rec
+
     def _shard_for(self, size: int, number: int | None) -> _Shard:
         """The shard that takes a record of this size: the last one, or a new one."""
         last = self._shards[-1] if self._shards else None
-        if last:
+        if last and last.index:
             if number is not None:
                 is_full = last.number != number
             else:
                 is_full = self._shard_size is not None and last.size + size > self._shard_size
             if not is_full:
                 return last
-            self._end_shard()
-        start = last.start + last.size if last else 0
-        shard = _Shard(self._output.work, number, f"{self._run}.{len(self._shards)}", start)
-        self._shards.append(shard)
+        shard = self._next_shard(f"{self._run}.{len(self._shards)}", number)
+        shard.begin()
         self._unread.append(shard)
         return shard
+
+    def _next_shard(self, stem: str, number: int | None) -> _Shard:
+        last = self._shards[-1] if self._shards else None
+        if last:
+            last.end()
+        start = last.start + last.size if last else 0
+        self._shards.append(_Shard(self._output.path(stem + ".rec"), number, start))
+        return self._shards[-1]
 
     def _room(self, shard: _Shard, records: Sequence[tuple[int, int]]) -> int:
         """How many of the records the shard takes; the first of them in any case."""
@@ -507,21 +618,18 @@ class SetWriter:
     def _add(self, shard: _Shard, records: Sequence[tuple[int, int]]) -> None:
         keys = [key for key, _ in records]
         ends = list(accumulate((size for _, size in records), initial=shard.size))
-        shard.idx.write(format_index(zip(keys, ends, strict=False)))
+        assert shard.index
+        shard.index.write(format_index(zip(keys, ends, strict=False)))
         joint = [shard.start + offset for offset in ends]
         self._joint.write(format_index(zip(keys, joint, strict=False)))
         shard.records += len(records)
         shard.size = ends[-1]
 
-    def _end_shard(self) -> None:
-        self._shards[-1].idx.close()
-        self._shards[-1].is_ended = True
-
     def end(self) -> None:
         """Says that every part is placed."""
         with writing(self._output.prefix):
             if self._shards:
-                self._end_shard()
+                self._shards[-1].end()
             self._joint.close()
 
     def written(self, pieces: Iterable[Piece]) -> None:
@@ -538,7 +646,7 @@ class SetWriter:
         are `mine`. The steps of one file belong to one ShardDigest."""
         steps = []
         for shard in list(self._unread):
-            is_last = shard.is_ended and shard.written == shard.size
+            is_last = shard.index is None and shard.written == shard.size
             if (is_last or shard.written > shard.asked) and mine(shard.rec):
                 flush = self._output.fsync
                 steps.append(DigestStep(shard.rec, shard.asked, shard.written, is_last, flush))
@@ -547,23 +655,20 @@ class SetWriter:
                     self._unread.remove(shard)
         return tuple(steps)
 
-    def finish(self, digests: Mapping[str, str]) -> tuple[list[ShardFacts], list[str]]:
-        """The shards' facts, and the set's file names in the order to publish. digests: the sha256
-        of each file that was asked for."""
-        stem, path = self._output.stem, self._output.path
-        with writing(self._output.prefix):
-            facts = []
-            for number, shard in enumerate(self._shards):
-                name = stem if len(self._shards) == 1 else shard_stem(stem, number)
-                rec, idx = f"{name}.rec", f"{name}.idx"
-                os.replace(shard.rec, path(rec))
-                os.replace(shard.idx.name, path(idx))
-                facts.append(ShardFacts(rec, idx, shard.records, shard.size, digests[shard.rec]))
-            names = [fact.rec for fact in facts] + [fact.idx for fact in facts]
-            if len(facts) > 1:
-                os.replace(self._joint.name, path(f"{stem}.idx"))
-                names.append(f"{stem}.idx")
-        return facts, names
+    def finish(self, digests: Mapping[str, str]) -> tuple[list[ShardFacts], dict[str, str]]:
+        """The shards' facts, and where the set's files lie, by name, in the order to publish.
+        digests: the sha256 of each .rec in the work folder."""
+        stem = self._output.stem
+        facts, recs, idxs = [], {}, {}
+        for number, shard in enumerate(self._shards):
+            name = stem if len(self._shards) == 1 else shard_stem(stem, number)
+            rec, idx = f"{name}.rec", f"{name}.idx"
+            recs[rec], idxs[idx] = shard.rec, shard.idx
+            facts.append(ShardFacts(rec, idx, shard.records, shard.size, digests[shard.rec]))
+        files = {**recs, **idxs}
+        if len(facts) > 1:
+            files[f"{stem}.idx"] = self._joint.name
+        return facts, files
 
 
 # --- reading back -----------------------------------------------------------------------------

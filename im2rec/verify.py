@@ -100,12 +100,14 @@ class Problem:
 @dataclass(frozen=True, slots=True)
 class VerifyOptions:
     """list_path: a `.lst` that the records must be as; decode: decode every image; workers,
-    start_method: of the processes that decode."""
+    start_method: of the processes that decode; image_timeout: seconds that one image may take, 0 =
+    any."""
 
     list_path: str | None = None
     decode: bool = False
     workers: int | None = None
     start_method: str | None = None
+    image_timeout: float = image_ops.IMAGE_TIMEOUT
 
 
 @dataclass
@@ -525,6 +527,7 @@ class _Verification:
             workers=workers,
             start_method=self._options.start_method,
             name=lambda offset: f"the record at {offset}",
+            seconds=self._options.image_timeout or None,
         ) as workers_pool:
             for task, (problems, remarks) in workers_pool.results(tasks):
                 self._report.problems += filter(self._is_fault, problems)

@@ -20,7 +20,7 @@ from im2rec.framing import RecordReader
 from im2rec.image_ops import ImageOptions
 from im2rec.image_record import decode
 from im2rec.lst import Entry, format_list
-from im2rec.part import ImageReader, ShardSpec, pack_shard, read_image
+from im2rec.part import ImageReader, ShardSpec, pack_shard, read_image, state_of
 
 PHOTOS = sorted(
     str(path.relative_to(CLEAN)) for path in CLEAN.rglob("*") if path.suffix in (".jpg", ".png")
@@ -39,14 +39,18 @@ def test_pack_shard_is_a_function_of_its_spec(tmp_path: Path) -> None:
     stats = pickle.loads(pickle.dumps(pack_shard(pickle.loads(pickle.dumps(spec)), str(rec))))
     with rec.open("rb") as stream:
         records = list(RecordReader(stream, "part"))
-    assert stats.records == tuple(
-        (key, record.end - record.offset) for key, record in zip((7, 9), records, strict=True)
-    )
+    assert [(row.row, row.id, row.size, row.labels) for row in stats.packed] == [
+        (row, key, record.end - record.offset, 2)
+        for row, key, record in zip((3, 5), (7, 9), records, strict=True)
+    ]
     assert [decode(record.payload).image for record in records] == [
         (CLEAN / path).read_bytes() for path in (PHOTOS[0], PHOTOS[1])
     ]
-    assert stats.failures == (part.Failure(8, "none.jpg", part.MISSING),)
-    assert stats.label_widths == {2: 2}
+    assert stats.failures == (part.Failure(4, 8, "none.jpg", part.MISSING),)
+    states = [
+        state_of((CLEAN / paths[at]).stat()) if at != 1 else state_of(None) for at in (0, 1, 2)
+    ]
+    assert stats.sources == b"".join(states)
     again = tmp_path / "again"
     assert pack_shard(spec, str(again)) == stats
     assert again.read_bytes() == rec.read_bytes()
@@ -54,9 +58,9 @@ def test_pack_shard_is_a_function_of_its_spec(tmp_path: Path) -> None:
 
 def read_all(reader: ImageReader, paths: list[bytes]) -> list[bytes | str]:
     found: list[bytes | str] = []
-    for get in reader.read(paths):
+    for source in reader.read(paths):
         try:
-            found.append(get())
+            found.append(source.get())
         except ImageError as error:
             found.append(str(error))
     return found
@@ -85,8 +89,8 @@ def test_large_files_from_the_page_cache_are_not_slow(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(30_000_000))
     reader = ImageReader()
     paths = [os.fsencode(tmp_path / "a")] * 20
-    for get in reader.read(paths):
-        get()
+    for source in reader.read(paths):
+        source.get()
     assert reader._seconds < 10 * part.SLOW_READ
     assert reader._bytes > 15_000_000
 
@@ -101,15 +105,15 @@ def test_large_files_are_not_read_far_ahead(
     started: list[bytes] = []
     real = part.read_image
 
-    def read(path: bytes) -> bytes:
+    def read(path: bytes) -> tuple[bytes, os.stat_result]:
         started.append(path)
         return real(path)
 
     monkeypatch.setattr(part, "read_image", read)
     most = part.BYTES_AHEAD // 10_000_000 + 2
-    for taken, get in enumerate(reader.read([os.fsencode(tmp_path / "a")] * 40)):
+    for taken, source in enumerate(reader.read([os.fsencode(tmp_path / "a")] * 40)):
         assert len(started) - taken <= most
-        assert len(get()) == 10_000_000
+        assert len(source.get()) == 10_000_000
 
 
 NO_MORE_THREADS = """
@@ -121,7 +125,7 @@ reader._seconds = 1.0
 paths = [os.fsencode(sys.argv[1])] * 20
 if os.getuid() == 0:
     os.setuid(65534)  # root is not bound by the limit
-print({len(get()) for get in reader.read(paths)})
+print({len(source.get()) for source in reader.read(paths)})
 """
 
 
@@ -152,8 +156,8 @@ reader = ImageReader()
 paths = [os.fsencode(sys.argv[1])] * 160
 for _ in range(2):
     begin = time.perf_counter()
-    for _, get in zip(paths, reader.read(paths)):  # asks for no more than there are
-        get()
+    for _, source in zip(paths, reader.read(paths)):  # asks for no more than there are
+        source.get()
     print(time.perf_counter() - begin)
 """
 
@@ -188,7 +192,9 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read_is_no_image(tmp_path: Pat
         while "changed while it was read" not in refused:
             assert time.monotonic() < deadline
             try:
-                assert len(read_image(str(path))) in (0, 100_000, 300_000)
+                data, status = read_image(str(path))
+                assert status.st_size == len(data)
+                assert len(data) in (0, 100_000, 300_000)
             except ImageError as error:
                 refused.add(str(error))
     finally:
@@ -197,7 +203,19 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read_is_no_image(tmp_path: Pat
     assert refused <= {"changed while it was read", part.MISSING}
 
 
+def test_the_state_of_a_file_that_cannot_be_read_is_that_of_no_file(tmp_path: Path) -> None:
+    """So that it is tried again where a run goes on."""
+    (tmp_path / "loop").symlink_to("loop")
+    paths = [tmp_path, tmp_path / "loop", tmp_path / "none"]
+    states = [source.state for source in ImageReader().read([os.fsencode(path) for path in paths])]
+    assert states == [part.UNKNOWN, part.UNKNOWN, state_of(None)]
+    assert len({len(state) for state in states}) == 1
+    assert state_of(tmp_path.stat()) != part.UNKNOWN
+
+
 @pytest.mark.parametrize("size", [0, 1, 65_536])
 def test_a_file_is_read_whole(size: int, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(size))
-    assert read_image(str(tmp_path / "a")) == bytes(size)
+    data, status = read_image(str(tmp_path / "a"))
+    assert data == bytes(size)
+    assert state_of(status) == state_of((tmp_path / "a").stat())

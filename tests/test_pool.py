@@ -76,7 +76,7 @@ def die_in_hand_of_nothing(number: int) -> int:
 def one_dies_while_others_work(number: int) -> None:
     pool.note(number)
     if number == 1:
-        time.sleep(0.1)  # number 0 was handed out before, but may not be noted yet
+        time.sleep(1)  # number 0 was handed out before, but may not be noted yet
         os.kill(os.getpid(), signal.SIGKILL)
     time.sleep(FOREVER)
 

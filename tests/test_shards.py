@@ -36,6 +36,7 @@ from im2rec.shards import (
     ShardFacts,
     find_classes,
     find_set,
+    kept_count,
     manifest_names,
     other_format,
     read_classes,
@@ -71,15 +72,77 @@ def test_files_are_published_and_stale_ones_removed(
 ) -> None:
     put(tmp_path, "set.rec", "set_000.rec", "set_001.rec", "other.rec", content="older")
     with Output(prefix, fsync=fsync) as output:
-        output.write("set.rec", b"new rec")
-        output.write("set.idx", b"new idx")
+        files = {
+            "set.rec": output.write("other name", b"new rec"),
+            "set.idx": output.write("set.idx", b"new idx"),
+        }
         assert (tmp_path / "set.rec").read_bytes() == b"older"
-        output.publish(
-            ["set.rec", "set.idx"], stale=["set.rec", "set_000.rec", "set_001.rec", "set_002.rec"]
-        )
+        stale = ["set.rec", "set_000.rec", "set_001.rec", "set_002.rec"]
+        assert output.publish(files, stale) == ["set.rec", "set.idx"]
     assert names(tmp_path) == ["other.rec", "set.idx", "set.rec"]
     assert (tmp_path / "set.rec").read_bytes() == b"new rec"
     assert (tmp_path / "set.idx").read_bytes() == b"new idx"
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_what_has_the_same_bytes_is_left_alone_if_asked(
+    fsync: bool, prefix: str, tmp_path: Path
+) -> None:
+    older = {"same": b"abc", "other": b"abd", "longer": b"abcd", "shorter": b"ab", "empty": b""}
+    for name, content in older.items():
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, (0, 0))
+    wanted = {**dict.fromkeys(older, b"abc"), "empty": b"", "new": b"abc"}
+    with Output(prefix, fsync=fsync) as output:
+        files = {name: output.write(name, content) for name, content in wanted.items()}
+        changed = output.publish(files, stale=["same"], if_changed=True)
+    assert changed == ["other", "longer", "shorter", "new"]
+    for name, content in wanted.items():
+        assert (tmp_path / name).read_bytes() == content
+        assert ((tmp_path / name).stat().st_mtime == 0) == (name not in changed)
+    assert names(tmp_path) == sorted(wanted)
+
+
+def test_what_is_noted_stays_until_something_is_published(prefix: str, tmp_path: Path) -> None:
+    def run(*, keep: bool, publish: bool = False) -> dict[str, bytes]:
+        with Output(prefix, fsync=False, keep=keep) as output:
+            notes = output.notes()
+            for name in ("one.rec", "one.idx", "two.rec", "two.idx"):
+                output.write(name, b"new")
+            output.keep_note("one", b"is whole")
+            if publish:
+                output.publish({"set.rec": output.path("two.rec")})
+        return notes
+
+    assert run(keep=False) == {}
+    assert names(tmp_path) == []
+    kept = [".set.im2rec"] + [f".set.im2rec/one{end}" for end in (".idx", ".rec", ".whole")]
+    for _ in range(2):
+        run(keep=True)
+        assert names(tmp_path) == kept
+        assert kept_count(prefix) == 1
+    with Output(prefix, fsync=False, keep=True) as output:
+        assert output.notes() == {"one": b"is whole"}
+        output.forget("one")
+        output.forget("two")
+        assert output.notes() == {}
+    assert names(tmp_path) == []
+    run(keep=True)
+    assert run(keep=True, publish=True) == {"one": b"is whole"}
+    assert names(tmp_path) == ["set.rec"]
+    assert kept_count(prefix) == 0
+
+
+def test_what_could_not_be_published_is_kept_where_it_lay(prefix: str, tmp_path: Path) -> None:
+    put(tmp_path, "set.rec")
+    with Output(prefix, fsync=False, keep=True) as output:
+        files = {"set.rec": output.write("one.rec", b"new"), "none": output.path("never written")}
+        output.write("one.idx", b"")
+        output.keep_note("one", b"")
+        with pytest.raises(OutputError):
+            output.publish(files)
+    assert (tmp_path / "set.rec").read_bytes() == b"set.rec"
+    assert (tmp_path / ".set.im2rec" / "one.rec").read_bytes() == b"new"
 
 
 def test_an_exception_leaves_the_older_set_untouched(prefix: str, tmp_path: Path) -> None:
@@ -109,8 +172,7 @@ def test_a_prefix_without_a_folder_is_in_the_current_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with Output("set", fsync=True) as output:
-        output.write("set.rec", b"new")
-        output.publish(["set.rec"])
+        output.publish({"set.rec": output.write("set.rec", b"new")})
     assert names(tmp_path) == ["set.rec"]
 
 
@@ -118,8 +180,9 @@ def publish_error(prefix: str, published: Sequence[str], fsync: bool) -> str:
     with Output(prefix, fsync=fsync) as output:
         output.write("set.rec", b"new")
         output.write("set.idx", b"new")
+        files = {name: output.path(name) for name in published}
         with pytest.raises(OutputError) as caught:
-            output.publish(published, stale=["set_000.rec"])
+            output.publish(files, stale=["set_000.rec"])
     return str(caught.value)
 
 
@@ -157,11 +220,10 @@ def publish_and_be_interrupted(prefix: str) -> None:
 
     def run(interrupter: IO[bytes], delay: float) -> None:
         with Output(prefix, fsync=False) as output:
-            for name in files:
-                output.write(name, b"new")
+            written = {name: output.write(name, b"new") for name in files}
             interrupter.write(b"%f\n" % delay)
             interrupter.flush()
-            output.publish(files)
+            output.publish(written)
         while True:
             time.sleep(0.1)
 
@@ -292,7 +354,7 @@ def race(prefix: str, rounds: str) -> None:
                 output.write("mine", str(os.getpid()).encode())
                 output.write("set.rec", b"")
                 assert Path(output.path("mine")).read_bytes() == str(os.getpid()).encode()
-                output.publish(["mine"])
+                output.publish({"mine": output.path("mine")})
                 taken += 1
         except BusyError:
             continue
