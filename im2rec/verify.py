@@ -757,14 +757,13 @@ def decode_records(task: _DecodeTask) -> tuple[list[Problem], list[tuple[str, st
     """Decodes the images of some records; the problems, and remarks as (place, text)."""
     problems: list[Problem] = []
     remarks: list[tuple[str, str]] = []
-    with open(task.path, "rb", buffering=COPY_SIZE) as stream:
+    with open(task.path, "rb") as stream:
         reader = RecordReader(stream, task.path)
         for offset in task.offsets:
             pool.note(offset)
             reader.seek(offset)
-            record = reader.read()
             try:
-                content = decode(record.payload if record else b"")
+                content = decode(reader.payload() or b"")
             except PayloadError:
                 continue  # told already
             problem = _image_problem(content)
