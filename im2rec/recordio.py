@@ -33,6 +33,17 @@ _KEY_ERRORS = "surrogateescape"  # a text key may be a file name, so any bytes
 _WINDOW = 300  # bytes; two of them hold fewer digits than the 640 that Python always makes a number
 _LARGE = 4 << 20  # bytes of index, from where on loading NumPy pays
 
+_pid = os.getpid()  # of this process; to ask the system at each read would be a tenth of a read
+
+
+def _after_fork() -> None:
+    global _pid
+    _pid = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork)
+
 _Handle = TypeVar("_Handle", bound="MXRecordIO")
 
 
@@ -77,7 +88,7 @@ class MXRecordIO:
         except BaseException:  # a pipe, which cannot seek
             self._stream.close()
             raise
-        self.pid = os.getpid()
+        self.pid = _pid
         self.is_open = True
 
     def close(self) -> None:
@@ -85,7 +96,7 @@ class MXRecordIO:
         if not self.is_open:
             return
         self.is_open = False
-        if self.pid == os.getpid():
+        if self.pid == _pid:
             self._stream.close()
         else:  # in a forked child, whatever the buffer holds is the parent's to write
             self._abandon(self._stream)
@@ -127,7 +138,7 @@ class MXRecordIO:
     def _check_pid(self, allow_reset: bool = False) -> None:
         if not self.is_open:
             raise ValueError(f"{self.uri}: the file is closed")
-        if self.pid != os.getpid():
+        if self.pid != _pid:
             if not allow_reset:
                 raise RuntimeError("Forbidden operation in multiple processes")
             self.reset()
@@ -149,7 +160,7 @@ class MXRecordIO:
 
     def read(self) -> bytes | None:
         """The next record's bytes; None at the end. Raises RecordError where it is damaged."""
-        if self.writable or self.pid != os.getpid():  # one look where all is well
+        if self.writable or self.pid != _pid:  # one look where all is well
             self._check_writable(False)
             self._check_pid()
         assert self._reader is not None
@@ -244,7 +255,7 @@ class MXIndexedRecordIO(MXRecordIO):
         """Closes both files."""
         try:
             if self.is_open and self.fidx is not None:
-                if self.pid == os.getpid():
+                if self.pid == _pid:
                     self.fidx.close()
                 else:
                     self._abandon(self.fidx)
@@ -258,7 +269,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
     def seek(self, idx: Any) -> None:
         """Makes `read` give the record with this key. Raises KeyError where there is none."""
-        if self.writable or self.pid != os.getpid():
+        if self.writable or self.pid != _pid:
             self._check_writable(False)
             self._check_pid(allow_reset=True)
         assert self._reader is not None
