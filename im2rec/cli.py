@@ -12,7 +12,8 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -39,7 +40,7 @@ EXIT_DONE, EXIT_PROBLEMS, EXIT_CANNOT = 0, 1, 2
 EXIT_SIGNAL = 128  # + the signal's number, as shells have it
 EXIT_PIPE = EXIT_SIGNAL + 13  # SIGPIPE, which Python turns into an exception
 
-MAX_LINES = 20  # failures, remarks or warnings printed one by one; the rest are counted
+MAX_LINES = 20  # failures, remarks, problems of a kind printed one by one; the rest are counted
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where stderr is no terminal
 INTERPOLATION_NAMES = ("nearest", "linear", "cubic", "area", "lanczos", "auto", "random")
 INTERPOLATION_NUMBERS = {
@@ -999,7 +1000,13 @@ def verify_command(
     """Find what is wrong with record files; exit 1 if anything is.
 
     REC is a .rec file, or the prefix of a set or of its shards; the indexes and the manifest beside
-    it are checked, too. Each problem is a line on stdout: file:offset: code: what was found.
+    it are checked, too. Each problem is a line on stdout: file:offset: code: what was found. The
+    first one in a file is the likely cause of the others; of one code in one file 20 are shown, all
+    with -v or --json.
+
+    All damage is found but in the payloads' own bits (a label, an image's data), which only the
+    sha256 in a manifest shows; without one, --list shows wrong labels and ids, and --decode what
+    the codecs can tell.
     """
     from im2rec.shards import find_set
     from im2rec.verify import VerifyOptions, verify_set
@@ -1017,12 +1024,26 @@ def verify_command(
             report = verify_set(found, settings, progress=bar.update)
         reports.append(report)
         if not as_json:
-            for problem in report.problems:
-                _print(_problem_text(problem))
+            for line in _problem_lines(report.problems, None if verbose else MAX_LINES):
+                _print(line)
         _print_verify_report(report, talk)
     if as_json:
         _print_json([_verify_dict(each) for each in reports], indent=2)
     return EXIT_PROBLEMS if any(report.problems for report in reports) else EXIT_DONE
+
+
+def _problem_lines(problems: list[Problem], most: int | None) -> Iterator[str]:
+    """A line for each problem; of one code in one file at most so many, and then their number."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for problem in problems:
+        kind = problem.code, problem.file
+        seen[kind] += 1
+        if most is None or seen[kind] <= most:
+            yield _problem_text(problem)
+    for (code, file), count in seen.items():
+        if most is not None and count > most:
+            more = _count(count - most, f"more {code} problem")
+            yield f"{printable(file)}: {more}; -v shows them all"
 
 
 def _problem_text(problem: Problem) -> str:

@@ -148,6 +148,15 @@ class Headers:
             finite[arrays[np.searchsorted(ends, wrong, side="right")]] = False
         return finite
 
+    def as_encoded(self) -> npt.NDArray[np.bool_]:
+        """Whether each header is one that `encode` writes: id2 is 0, and either one label stands in
+        it, or more in the array and 0 in it."""
+        id2 = self.images - self.flags - 2  # the last two words of the header
+        low, high = (self.words.take(id2 + at, mode="clip") for at in range(2))
+        arrays = (self.flags > 1) & (self.header_labels.view("<u4") == 0)
+        encoded: npt.NDArray[np.bool_] = (low | high == 0) & ((self.flags == 0) | arrays)
+        return encoded
+
 
 def decode_headers(
     words: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]

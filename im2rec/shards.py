@@ -769,7 +769,8 @@ def manifest_names(prefix: str) -> list[str]:
 
 
 def read_manifest(path: str) -> dict[str, Any]:
-    """Reads a manifest. Raises InputError where it is none."""
+    """Reads a manifest's contents, whether or not they are as they were written, which
+    `manifest_fault` says. Raises InputError where it is none."""
     import json
 
     try:
@@ -785,7 +786,7 @@ def read_manifest(path: str) -> dict[str, Any]:
     joint = manifest.get("joint_index")
     if joint is not None and not _is_name(joint):
         raise InputError(path, f"not a manifest: joint_index {joint!r} is no file name")
-    return dict(manifest)
+    return {name: value for name, value in manifest.items() if name != "sha256"}
 
 
 def _is_name(name: object) -> bool:
@@ -799,10 +800,35 @@ def _is_name(name: object) -> bool:
 
 
 def write_manifest(contents: dict[str, Any]) -> bytes:
-    """A manifest's bytes."""
+    """A manifest's bytes. Behind the contents, on a line of its own, stands the sha256 of all bytes
+    before that line: what `head -n -2 FILE | sha256sum` gives."""
     import json
 
-    return (json.dumps(contents, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
+    text = json.dumps(contents, indent=2, ensure_ascii=False)
+    body = (text.removesuffix("\n}") + ",\n").encode("utf-8")
+    return body + _seal(body)
+
+
+def manifest_fault(path: str) -> str | None:
+    """What is wrong with a manifest's bytes by its own sha256, None if nothing is. Raises
+    InputError where it cannot be read."""
+    try:
+        data = _read(path)
+    except OSError as error:
+        raise InputError(path, f"not a manifest: {error}") from error
+    size = len(_seal(b""))
+    if data[-size:] == _seal(data[:-size]):
+        return None
+    if b'\n  "sha256": "' not in data:
+        return "its own sha256 is not there, on the last line but one"
+    return "it has changed: its own sha256 is not that of the bytes before"
+
+
+def _seal(body: bytes) -> bytes:
+    """The end of a manifest whose bytes before it are these."""
+    import hashlib
+
+    return b'  "sha256": "%s"\n}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
 
 
 _HEAD_SIZE = 512  # bytes; a tar file's first header

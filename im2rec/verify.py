@@ -7,10 +7,11 @@ import math
 import os
 import re
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from im2rec.framing import (
     frame,
 )
 from im2rec.image_file import identify
-from im2rec.image_record import Headers, ImageRecord, decode, decode_headers
+from im2rec.image_record import Headers, ImageRecord, decode, decode_headers, encode_header
 from im2rec.index import IndexEntry, parse_columns, parse_index
 from im2rec.lst import MAX_ID, ImageList, as_float32, format_float32, read_list
 from im2rec.shards import (
@@ -37,6 +38,7 @@ from im2rec.shards import (
     MANIFEST_VERSION,
     RecordSet,
     find_classes,
+    manifest_fault,
     other_format,
     read_classes,
     read_manifest,
@@ -60,7 +62,7 @@ CODES = {
     "padding": "the bytes that fill a record up are not zero",
     "cut": "a record is not cut where the format cuts it: its length is wrong",
     "empty": "the file is empty",
-    "header": "a payload is shorter than its image record header says",
+    "header": "a payload is shorter than its header says, or the header is none that pack writes",
     "label": "a label is not a finite number",
     "image": "an image does not decode whole (--decode)",
     "no-image": "a record has no image, nor is it one of InsightFace's identities (--decode)",
@@ -78,6 +80,7 @@ CODES = {
     "bytes": "a file's size is not what the manifest says",
     "records": "the number of records is not what the manifest says",
     "sha256": "a file's bytes are not those that were packed",
+    "list-other": "the list is not the one that was packed, and the records are not as it has them",
     "list-missing": "a row of the list has no record",
     "list-extra": "a record is not in the list, or a second time in the set",
     "list-order": "a record is not where the list has it",
@@ -144,6 +147,8 @@ class _Verification:
         self._total = sum(os.path.getsize(path) for path in records.recs)
         self._report = VerifyReport(records.name)
         self._files: list[_File] = []
+        self._packed = _unharmed(records.manifest)  # what pack has said of the set
+        self._width = _packed_width(self._packed)
         self._all_labels = True  # False for a set that was packed with --no-pack-label
         self._identities = range(0)  # ids of InsightFace's records without an image
 
@@ -154,6 +159,7 @@ class _Verification:
             self._found("file-missing", path, None, None, "a shard of the set is not there")
         for path, idx in zip(records.recs, records.idxs, strict=True):
             file = self._read_file(path)
+            file.packed_size = _packed_size(self._packed, path)
             self._files.append(file)
             if file.is_records and idx is None:
                 self._report.unindexed.append(path)
@@ -211,7 +217,7 @@ class _Verification:
                 file.sha256 = hashed.hexdigest()
 
     def _check_records(self, file: _File, reader: RecordReader, scanner: RunScanner) -> None:
-        for found in self._records(reader, scanner):
+        for found in self._records(file, reader, scanner):
             if isinstance(found, Run):
                 self._check_run(file, found)
             else:
@@ -219,7 +225,9 @@ class _Verification:
             if self._progress:
                 self._progress(self._report.bytes + found.end, self._total)
 
-    def _records(self, reader: RecordReader, scanner: RunScanner) -> Iterator[Record | Run]:
+    def _records(
+        self, file: _File, reader: RecordReader, scanner: RunScanner
+    ) -> Iterator[Record | Run]:
         """The records of a file; after damage, those from the next head on."""
 
         def lost(error: RecordError, head: int | None) -> None:
@@ -229,6 +237,7 @@ class _Verification:
                 + ("to the end of the file" if head is None else f"next record at {head}")
             )
             self._found(error.code, reader.path, error.offset, None, sentence)
+            _append_range(file.lost, reader.offset, until)
 
         for found in reader.salvage(lost, scanner):
             yield found
@@ -251,6 +260,10 @@ class _Verification:
         headers = decode_headers(run.words, run.starts, run.lengths)
         file.add_run(run, headers, with_labels=self._options.list_path is not None)
         sound = headers.whole & headers.finite() & (headers.ids != 0)
+        if self._packed is not None:
+            sound &= headers.as_encoded()
+            if self._width is not None:
+                sound &= headers.widths == self._width
         for number in (~sound).nonzero()[0].tolist():
             self._judge(file.path, run.record(number))
 
@@ -271,9 +284,22 @@ class _Verification:
         elif not math.isfinite(content.header_label):
             sentence = f"label {content.header_label} in the header, beside an array of labels"
             self._found("label", path, record.offset, content.id, sentence)
+        elif self._packed is not None and (sentence := self._odd_header(record, content)):
+            self._found("header", path, record.offset, content.id, sentence)
         if content.id == 0 and not content.image and len(labels) == 2:
             self._identities = range(*map(_whole, labels))
         return content
+
+    def _odd_header(self, record: Record, content: ImageRecord) -> str:
+        """A sentence on what pack would not have written, "" for nothing."""
+        count = len(content.labels)
+        if self._width not in (None, count):
+            return f"{_labels(count)}, expected {self._width} ({self._set.manifest})"
+        if record.payload.startswith(encode_header(content.id, content.labels)):
+            return ""
+        found = f"flag {content.flag}, label {format_float32(content.header_label)}"
+        expected = "flag 0" if count == 1 else f"flag {count}, label 0"
+        return f"{found}, id2 {content.id2}, expected {expected}, id2 0 for {_labels(count)}"
 
     # --- index --------------------------------------------------------------------------------
 
@@ -289,19 +315,30 @@ class _Verification:
             sentence = f"cannot be read: {error.strerror}"
             self._found("index-unreadable", path, None, None, sentence)
             return
-        if _is_sound_index(data, files):
+        if _is_sound_index(data, files, is_packed=self._packed is not None):
             return
         entries, faults = parse_index(data, path)
         for fault in faults:
             self._found("index-line", path, None, None, f"line {fault.line}: {fault.found}")
         offsets = array("Q")
         ids: list[int] = []
+        lost: list[tuple[int, int]] = []
         base = 0
         for file in files:
-            offsets.extend([base + offset for offset in file.offsets])
-            ids += file.known_ids()
-            base += file.size
-        rows = self._check_lines(path, entries, {fault.line for fault in faults}, offsets)
+            # one shard that was cut or grew must not make all that is said of the next ones wrong
+            size = file.size if file.packed_size is None else file.packed_size
+            count = bisect_left(file.offsets, size) if len(files) > 1 else len(file.offsets)
+            offsets.extend([base + offset for offset in file.offsets[:count]])
+            ids += file.known_ids()[:count]
+            for start, end in file.lost:
+                _append_range(lost, base + start, base + end)
+            _append_range(lost, base + file.size, base + size)
+            base += size
+        _append_range(lost, base, _NO_END)
+        no_entries = {fault.line for fault in faults}
+        rows = self._check_lines(path, entries, no_entries, offsets, lost)
+        if self._packed is not None:
+            self._check_spelling(path, data, entries, no_entries)
         named = bytearray(len(offsets))
         for at in rows:
             if at != _NO_RECORD:
@@ -313,11 +350,18 @@ class _Verification:
         self._check_keys(path, entries, rows, ids)
 
     def _check_lines(
-        self, path: str, entries: list[IndexEntry], no_entries: set[int], offsets: array[int]
+        self,
+        path: str,
+        entries: list[IndexEntry],
+        no_entries: set[int],
+        offsets: array[int],
+        lost: list[tuple[int, int]],
     ) -> array[int]:
         """Judges each line by itself and those before it; the position of the record that each
-        entry names. no_entries: the lines that the entries were not read from."""
+        entry names. no_entries: the lines that the entries were not read from; lost: from where to
+        where bytes are damaged or not there, in order."""
         rows = array("q")
+        into_lost: dict[tuple[int, int], list[tuple[int, IndexEntry]]] = {}
         keys: set[int] = set()
         named = bytearray(len(offsets))
         last, line = -1, 0
@@ -329,7 +373,11 @@ class _Verification:
             at = bisect_left(offsets, offset)
             if at == len(offsets) or offsets[at] != offset:
                 at = _NO_RECORD
-                code, found = "index-offset", "no record begins there"
+                number = bisect_right(lost, (offset, _NO_END)) - 1
+                if number >= 0 and offset < lost[number][1]:
+                    into_lost.setdefault(lost[number], []).append((line, IndexEntry(key, offset)))
+                else:
+                    code, found = "index-offset", _NO_RECORD_THERE
             else:
                 if named[at]:
                     code, found = "index-repeat", "the record is named twice"
@@ -344,7 +392,36 @@ class _Verification:
             if key in keys:
                 self._found("index-duplicate", path, None, key, f"{where}: the key stands twice")
             keys.add(key)
+        for (start, _), lines in into_lost.items():
+            self._tell_lines(path, lines, start)
         return rows
+
+    def _check_spelling(
+        self, path: str, data: bytes, entries: list[IndexEntry], no_entries: set[int]
+    ) -> None:
+        """Judges how the numbers are written beside a manifest: pack writes no zero before a number
+        and no CR. To readers these say the same; but the file is not as it was."""
+        lines = enumerate(data.split(b"\n"), 1)
+        sound = ((number, line) for number, line in lines if number not in no_entries)
+        for (number, line), entry in zip(sound, entries, strict=False):
+            plain = b"%d\t%d" % entry
+            if line != plain:
+                found = (
+                    f"line {number}: found {line.decode('ascii')!r}, expected {plain.decode()!r}"
+                )
+                self._found("index-line", path, None, entry.key, found)
+
+    def _tell_lines(self, path: str, lines: list[tuple[int, IndexEntry]], start: int) -> None:
+        """Tells of the lines that point to bytes that are damaged or not there: one sentence, as
+        they have one cause."""
+        line, (key, offset) = lines[0]
+        if len(lines) == 1:
+            sentence = f"line {line}: key {key}, offset {offset}: {_NO_RECORD_THERE}"
+            self._found("index-offset", path, None, key, sentence)
+            return
+        lost = f"where bytes are damaged or not there, from {start} on"
+        sentence = f"{len(lines)} lines, {line} to {lines[-1][0]}, point to {lost}"
+        self._found("index-offset", path, None, None, sentence)
 
     def _check_keys(
         self, path: str, entries: list[IndexEntry], rows: array[int], ids: list[int]
@@ -352,12 +429,17 @@ class _Verification:
         """Names the keys that do not follow the rule that most of them follow. rows: the position
         of the record that each entry names."""
         wrong_ids, wrong_positions = [], []
+        by_id_keys = 0
         for (key, _), at in zip(entries, rows, strict=True):
             if at != _NO_RECORD and ids[at] not in (key, _NO_ID):
                 wrong_ids.append((key, at))
+            elif at != _NO_RECORD:
+                by_id_keys += 1
             if at not in (_NO_RECORD, key):
                 wrong_positions.append((key, at))
         by_id = len(wrong_ids) <= len(wrong_positions)
+        if self._packed is not None and _must_be_ids(by_id_keys, len(rows)):
+            by_id = True
         for key, at in wrong_ids if by_id else wrong_positions:
             expected = f"id {ids[at]}" if by_id else f"position {at}"
             sentence = f"key {key} for record {at} of the file, expected its {expected}"
@@ -367,10 +449,12 @@ class _Verification:
 
     def _check_manifest(self, path: str) -> None:
         try:
-            manifest = read_manifest(path)
+            manifest, fault = read_manifest(path), manifest_fault(path)
         except InputError as error:
             self._found("manifest", path, None, None, error.found)
             return
+        if fault:  # the cause of whatever contradicts it below
+            self._found("manifest", path, None, None, fault)
         wrong = [
             name for name, sound in _MANIFEST.items() if not sound(manifest.get(name, _ABSENT))
         ]
@@ -459,9 +543,14 @@ class _Verification:
         except InputError as error:
             self._found("manifest", path, None, None, f"cannot compare its classes: {error}")
             return
-        if named != classes:
+        if len(named) != len(classes):
             sentence = f"its {len(classes)} classes are not the {len(named)} of {there}"
             self._found("manifest", path, None, None, sentence)
+        for number, (name, other) in enumerate(zip(classes, named, strict=False)):
+            if name != other:
+                sentence = f"class {number} is {name!r}, but {other!r} in {there}"
+                self._found("manifest", path, None, None, sentence)
+                break  # one line too many moves all behind it
 
     # --- list ---------------------------------------------------------------------------------
 
@@ -469,6 +558,7 @@ class _Verification:
         """Compares ids, labels and order with a list; rows in PREFIX.failures.tsv were left out."""
         path = images.path
         failed = _failed_ids(self._set.prefix + ".failures.tsv")
+        told = len(self._report.problems)
         found: dict[int, tuple[int, _File, int]] = {}
         for number, (file, at, record_id) in enumerate(self._positions()):
             if record_id in found:
@@ -501,6 +591,12 @@ class _Verification:
             self._found(
                 "list-extra", file.path, file.offsets[at], record_id, f"the id is not in {path}"
             )
+        packed: Any = (self._packed or {}).get("list")
+        is_other = _is_list(packed) and packed["sha256"] != images.sha256
+        if is_other and len(self._report.problems) > told:  # then it is the cause of the others
+            sentence = f"not the list that was packed, by the sha256 in {self._set.manifest}"
+            cause = Problem("list-other", path, None, None, sentence)
+            self._report.problems.insert(told, cause)
 
     def _positions(self) -> Iterator[tuple[_File, int, int]]:
         for file in self._files:
@@ -546,7 +642,8 @@ class _Verification:
 class _File:
     """A .rec as read: where each whole record begins; its id (0 for those in without_id); its
     labels (kept where a list is to be compared); how many records have how many labels; sha256
-    where it was taken while reading. is_records: False where it is of another kind or
+    where it was taken while reading; its size when it was packed, where that is known; the ranges
+    of bytes that damage has hidden. is_records: False where it is of another kind or
     is_unreadable."""
 
     path: str
@@ -556,6 +653,8 @@ class _File:
     without_id: list[int] = field(default_factory=list)
     labels: list[tuple[float, ...]] = field(default_factory=list)
     label_widths: Counter[int] = field(default_factory=Counter)
+    packed_size: int | None = None
+    lost: list[tuple[int, int]] = field(default_factory=list)
     sha256: str | None = None
     is_records: bool = False
     is_unreadable: bool = False
@@ -595,6 +694,8 @@ class _File:
 
 
 _NO_ID = _NO_RECORD = -1
+_NO_END = 1 << 64  # where an index has no offsets any more
+_NO_RECORD_THERE = "no record begins there"
 _NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
 
 
@@ -602,7 +703,54 @@ def _known(record_id: int) -> int | None:
     return None if record_id == _NO_ID else record_id
 
 
-def _is_sound_index(data: bytes, files: list[_File]) -> bool:
+def _append_range(ranges: list[tuple[int, int]], start: int, end: int) -> None:
+    """Appends a range of bytes, if it has any, as one with the last where that ends there."""
+    if ranges and ranges[-1][1] == start:
+        start = ranges.pop()[0]
+    if start < end:
+        ranges.append((start, end))
+
+
+def _unharmed(manifest: str | None) -> dict[str, Any] | None:
+    """The manifest's contents if they are as they were written; None otherwise."""
+    with suppress(InputError):
+        if manifest is not None and manifest_fault(manifest) is None:
+            return read_manifest(manifest)
+    return None
+
+
+def _packed_size(manifest: dict[str, Any] | None, rec: str) -> int | None:
+    """How many bytes the manifest says that a .rec has; None where it does not."""
+    for shard in manifest["shards"] if manifest else ():
+        if shard["rec"] == os.path.basename(rec) and _is_count(shard.get("bytes")):
+            return int(shard["bytes"])
+    return None
+
+
+def _packed_width(manifest: dict[str, Any] | None) -> int | None:
+    """How many labels each record has by the manifest; None where they have not all as many."""
+    widths = manifest.get("label_widths") if manifest else None
+    if isinstance(widths, dict) and len(widths) == 1 and next(iter(widths)).isdecimal():
+        return int(next(iter(widths)))
+    return None
+
+
+def _must_be_ids(are_ids: int, count: int) -> bool:
+    """Whether all keys of an index beside a manifest must be ids, as pack writes them, seeing how
+    many of them are. Positions, as rec2idx.py writes them, are ids only now and then; that the one
+    key of one record is its position may be damage."""
+    return 2 * are_ids >= count or count == 1
+
+
+def _has_plain_numbers(index: bytes) -> bool:
+    """Whether no number in a sound index has a zero before it."""
+    index = b"\n" + index
+    return index.count(b"\n0") == index.count(b"\n0\t") and (
+        index.count(b"\t0") == index.count(b"\t0\n")
+    )
+
+
+def _is_sound_index(data: bytes, files: list[_File], *, is_packed: bool) -> bool:
     """Whether there is nothing to say of an index of these files, looking at all lines at once."""
     import numpy as np
 
@@ -620,7 +768,14 @@ def _is_sound_index(data: bytes, files: list[_File]) -> bool:
     ordered = np.sort(keys)  # far faster than np.unique
     if (ordered[1:] == ordered[:-1]).any() or not np.array_equal(places, np.concatenate(offsets)):
         return False
-    return np.array_equal(keys, np.concatenate(ids)) or np.array_equal(keys, np.arange(len(keys)))
+    are_ids = int((keys == np.concatenate(ids)).sum())
+    if is_packed and not _has_plain_numbers(data):
+        return False
+    if are_ids == len(keys):
+        return True
+    if is_packed and _must_be_ids(are_ids, len(keys)):
+        return False
+    return np.array_equal(keys, np.arange(len(keys)))
 
 
 def _is_count(value: object) -> bool:
@@ -685,6 +840,10 @@ def _is_cut_right(record: Record) -> bool:
         return True
     size = len(record.payload)
     return size <= MAX_PAYLOAD and len(frame(record.payload)) == record.end - record.offset
+
+
+def _labels(count: int) -> str:
+    return f"{count} label{'s' * (count != 1)}"
 
 
 def _few(labels: Iterable[float]) -> str:

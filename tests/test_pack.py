@@ -542,6 +542,8 @@ def test_the_manifest_says_how_the_set_was_made(tmp_path: Path) -> None:
     import hashlib
     from importlib.metadata import version
 
+    lines = (tmp_path / "set.manifest.json").read_bytes().splitlines(keepends=True)
+    assert manifest.pop("sha256") == hashlib.sha256(b"".join(lines[:-2])).hexdigest()
     assert manifest == {
         "format": "im2rec-manifest",
         "version": 1,

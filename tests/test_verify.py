@@ -24,7 +24,7 @@ from im2rec.framing import HEAD, MAGIC, MAGIC_BYTES, WINDOW, RecordReader, RunSc
 from im2rec.image_ops import ImageOptions
 from im2rec.image_record import HEADER, encode
 from im2rec.pack import PackOptions, pack_list
-from im2rec.shards import find_set
+from im2rec.shards import find_set, write_manifest
 from im2rec.verify import CODES, Problem, VerifyOptions, VerifyReport, verify_set
 
 ROWS = (  # id, labels, path; ids that are no positions, labels whose flag no flip makes right
@@ -212,8 +212,8 @@ def stored(folder: Path) -> dict[str, Any]:
 
 
 def store(folder: Path, **changes: Any) -> None:
-    contents = json.dumps({**stored(folder), **changes})
-    (folder / "set.manifest.json").write_text(contents, "utf-8")
+    contents = {name: value for name, value in stored(folder).items() if name != "sha256"}
+    (folder / "set.manifest.json").write_bytes(write_manifest({**contents, **changes}))
 
 
 def make_unreadable(path: Path) -> None:
@@ -261,6 +261,7 @@ FAULTS: dict[str, Callable[[Path], object]] = {
     "bytes": lambda f: edit(f / "set.manifest.json", b'"bytes": ', b'"bytes": 1'),
     "records": lambda f: edit(f / "set.manifest.json", b'"records": ', b'"records": 1'),
     "sha256": lambda f: change(f / RECS[1], 50, b"x"),
+    "list-other": lambda f: edit(f / "set.lst", b"42\t3\t", b"42\t4\t"),
     "list-missing": lambda f: edit(f / "set.lst", b"42\t", b"43\t"),
     "list-extra": lambda f: edit(f / "set.lst", b"42\t", b"43\t"),
     "list-order": lambda f: with_lines(f / "set.lst", *reversed(lines_of(f / "set.lst"))),
@@ -780,8 +781,8 @@ def test_a_whole_file_of_old_beside_shards_is_judged_by_itself(folder: Path) -> 
             ["packed 7, but its shards hold 6"],
         ),
         (
-            {"label_widths": {"1": 6}},
-            ["label_widths {'1': 6}, but the records have {'1': 5, '2': 1}"],
+            {"label_widths": {"1": 4, "2": 2}},
+            ["label_widths {'1': 4, '2': 2}, but the records have {'1': 5, '2': 1}"],
         ),
         ({"classes": ["ant"]}, ["its 1 classes are not the 4 of FOLDER/set.classes.txt"]),
         ({"classes": None}, []),
