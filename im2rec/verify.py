@@ -694,6 +694,7 @@ class _File:
 
 
 _NO_ID = _NO_RECORD = -1
+_MAX_SIZE = 1 << 48  # bytes; a larger shard is no shard
 _NO_END = 1 << 64  # where an index has no offsets any more
 _NO_RECORD_THERE = "no record begins there"
 _NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
@@ -722,17 +723,19 @@ def _unharmed(manifest: str | None) -> dict[str, Any] | None:
 def _packed_size(manifest: dict[str, Any] | None, rec: str) -> int | None:
     """How many bytes the manifest says that a .rec has; None where it does not."""
     for shard in manifest["shards"] if manifest else ():
-        if shard["rec"] == os.path.basename(rec) and _is_count(shard.get("bytes")):
-            return int(shard["bytes"])
+        size = shard.get("bytes")
+        if shard["rec"] == os.path.basename(rec) and _is_count(size) and size < _MAX_SIZE:
+            return int(size)
     return None
 
 
 def _packed_width(manifest: dict[str, Any] | None) -> int | None:
     """How many labels each record has by the manifest; None where they have not all as many."""
     widths = manifest.get("label_widths") if manifest else None
-    if isinstance(widths, dict) and len(widths) == 1 and next(iter(widths)).isdecimal():
-        return int(next(iter(widths)))
-    return None
+    if not isinstance(widths, dict) or len(widths) != 1:
+        return None
+    (width,) = widths
+    return int(width) if re.fullmatch("[1-9][0-9]{0,9}", width) else None
 
 
 def _must_be_ids(are_ids: int, count: int) -> bool:
@@ -742,12 +745,12 @@ def _must_be_ids(are_ids: int, count: int) -> bool:
     return 2 * are_ids >= count or count == 1
 
 
-def _has_plain_numbers(index: bytes) -> bool:
-    """Whether no number in a sound index has a zero before it."""
-    index = b"\n" + index
-    return index.count(b"\n0") == index.count(b"\n0\t") and (
-        index.count(b"\t0") == index.count(b"\t0\n")
-    )
+def _digits(ordered: npt.NDArray[np.uint64]) -> int:
+    """How many digits the numbers, in order, have in all."""
+    import numpy as np
+
+    places = ordered.searchsorted(np.array([10**at for at in range(1, 20)], np.uint64))
+    return len(ordered) + int((len(ordered) - places).sum())
 
 
 def _is_sound_index(data: bytes, files: list[_File], *, is_packed: bool) -> bool:
@@ -769,8 +772,8 @@ def _is_sound_index(data: bytes, files: list[_File], *, is_packed: bool) -> bool
     if (ordered[1:] == ordered[:-1]).any() or not np.array_equal(places, np.concatenate(offsets)):
         return False
     are_ids = int((keys == np.concatenate(ids)).sum())
-    if is_packed and not _has_plain_numbers(data):
-        return False
+    if is_packed and len(data) != 2 * len(keys) + _digits(ordered) + _digits(places):
+        return False  # a zero before a number
     if are_ids == len(keys):
         return True
     if is_packed and _must_be_ids(are_ids, len(keys)):
