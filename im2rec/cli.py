@@ -1004,9 +1004,9 @@ def verify_command(
     first one in a file is the likely cause of the others; of one code in one file 20 are shown, all
     with -v or --json.
 
-    All damage is found but in the payloads' own bits (a label, an image's data), which only the
-    sha256 in a manifest shows; without one, --list shows wrong labels and ids, and --decode what
-    the codecs can tell.
+    Damage to the payloads' own bits (labels, an image's data) contradicts nothing: the manifest's
+    sha256 shows all of it; without a manifest, --list shows that to labels, and --decode what a
+    codec can tell.
     """
     from im2rec.shards import find_set
     from im2rec.verify import VerifyOptions, verify_set

@@ -37,6 +37,7 @@ from im2rec.shards import (
     find_classes,
     find_set,
     kept_count,
+    manifest_fault,
     manifest_names,
     other_format,
     read_classes,
@@ -839,6 +840,24 @@ def test_a_manifest_comes_back_as_it_was_written(prefix: str) -> None:
     assert "蚂蚁".encode() in data
     Path(prefix).write_bytes(data)
     assert read_manifest(prefix) == contents
+
+
+def test_the_end_of_a_manifest_is_the_sha256_of_all_before(prefix: str) -> None:
+    data = write_manifest({"shards": [], "list": {"sha256": "of another"}})
+    lines = data.splitlines(keepends=True)
+    digest = hashlib.sha256(b"".join(lines[:-2])).hexdigest()
+    assert lines[-2:] == [f'  "sha256": "{digest}"\n'.encode(), b"}\n"]
+    Path(prefix).write_bytes(data)
+    assert manifest_fault(prefix) is None
+    for other in (data[:-1], data + b" ", data.replace(b"of", b"by"), data.replace(b"\n", b"\r\n")):
+        Path(prefix).write_bytes(other)
+        assert read_manifest(prefix)["shards"] == []  # what it says can still be read
+        assert "own sha256 is not" in (manifest_fault(prefix) or "")
+    Path(prefix).write_text('{"shards": [{\n      "sha256": "of a shard"}]}', encoding="utf-8")
+    assert manifest_fault(prefix) == "its own sha256 is not there, on the last line but one"
+    Path(prefix).unlink()
+    with pytest.raises(InputError, match="not a manifest: "):
+        manifest_fault(prefix)
 
 
 NO_NAMES = "not a manifest: no list of shards with their file names"
