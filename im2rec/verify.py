@@ -37,6 +37,7 @@ from im2rec.shards import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
     RecordSet,
+    file_sha256,
     find_classes,
     manifest_fault,
     other_format,
@@ -503,7 +504,7 @@ class _Verification:
     def _check_shard(self, manifest: str, file: _File, shard: dict[str, Any]) -> None:
         if file.is_unreadable:
             return
-        digest = file.sha256 or _sha256(file.path)
+        digest = file.sha256 or file_sha256(file.path)
         size, records = shard.get("bytes"), shard.get("records")
         if _is_count(size) and size != file.size:
             sentence = f"{file.size} bytes, expected {size} ({manifest})"
@@ -899,11 +900,6 @@ class _HashedFile:
         while chunk := self._file.read(COPY_SIZE):
             self._digest.update(chunk)
         return self._digest.hexdigest()
-
-
-def _sha256(path: str) -> str:
-    with _HashedFile(path) as hashed:
-        return hashed.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

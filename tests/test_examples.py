@@ -85,37 +85,90 @@ def make(tmp_path: Path) -> Make:
 
 
 def test_make_does_everything_once(make: Make) -> None:
-    assert make() == ["make-list", "pack", "verify"]
+    assert make() == ["make-list", "pack", "verify", "pack", "verify"]
     assert make() == []
     assert make("list", "rec", "check") == []
 
 
 def test_make_stops_at_the_step_asked_for(make: Make) -> None:
     assert make("list") == ["make-list"]
-    assert make("rec") == ["pack"]
-    assert make("check") == ["verify"]
+    assert make("rec") == ["pack", "pack"]
+    assert make("check") == ["verify", "verify"]
 
 
-def test_a_changed_image_is_packed_again_but_not_listed(make: Make) -> None:
+def image_of(make: Make, name: str) -> Path:
+    """An image of one of the sets."""
+    first = (make.folder / f"{name}.lst").read_text("utf-8").splitlines()[0]
+    return make.photos / first.split("\t")[2]
+
+
+@pytest.mark.parametrize("name", ["set_train", "set_val"])
+def test_a_touched_image_has_its_own_set_packed_again_and_nothing_else(
+    make: Make, name: str
+) -> None:
+    """And as the bytes are the same, the set is not even checked again."""
     make()
     time.sleep(0.02)
-    (make.photos / "dog" / "dog_1.jpg").touch()
-    assert make() == ["pack", "verify"]
+    before = {path: path.stat().st_mtime_ns for path in make.folder.glob("set*")}
+    image_of(make, name).touch()
+    assert make() == ["pack"]
     assert make() == []
+    after = {path: path.stat().st_mtime_ns for path in make.folder.glob("set*")}
+    changed = sorted(path.name for path in after if after[path] != before.get(path))
+    assert changed == [f"{name}.d", f"{name}.packed"]
+
+
+@pytest.mark.parametrize("name", ["set_train", "set_val"])
+def test_a_changed_image_has_its_own_set_packed_and_checked_again(make: Make, name: str) -> None:
+    make("PACK_OPTIONS=--shards 2")
+    time.sleep(0.02)
+    before = {path: path.stat().st_mtime_ns for path in make.folder.glob("set*.[ri]*")}
+    shutil.copy(CLEAN / "bee/bee_0.jpg", image_of(make, name))
+    assert make("PACK_OPTIONS=--shards 2") == ["pack", "verify"]
+    assert make("PACK_OPTIONS=--shards 2") == []
+    after = {path: path.stat().st_mtime_ns for path in make.folder.glob("set*.[ri]*")}
+    changed = sorted(path.name for path in after if after[path] != before.get(path))
+    # The first row of the list is in the first shard.
+    assert changed == [f"{name}.idx", f"{name}_000.idx", f"{name}_000.rec"]
 
 
 def test_a_new_image_is_listed(make: Make) -> None:
     make()
     time.sleep(0.02)
     shutil.copy(CLEAN / "bee/bee_0.jpg", make.photos / "bee" / "one more.jpg")
-    assert make() == ["make-list", "pack", "verify"]
-    assert len((make.folder / "set.lst").read_bytes().splitlines()) == 25
+    ran = make()
+    assert ran[0] == "make-list"
+    assert "pack" in ran
+    lists = [(make.folder / f"set_{part}.lst").read_bytes() for part in ("train", "val")]
+    assert sum(len(each.splitlines()) for each in lists) == 25
+    assert make() == []
 
 
-def test_a_missing_set_is_made_again(make: Make) -> None:
+def test_a_removed_image_is_no_longer_listed(make: Make) -> None:
     make()
-    (make.folder / "set.manifest.json").unlink()
+    time.sleep(0.02)
+    image_of(make, "set_train").unlink()
+    ran = make()
+    assert ran[0] == "make-list"
+    assert "pack" in ran
+    assert make() == []
+
+
+def test_what_is_missing_is_made_again(make: Make) -> None:
+    make()
+    (make.folder / "set_val.manifest.json").unlink()
     assert make() == ["pack", "verify"]
+    (make.folder / "set_val.lst").unlink()
+    assert make() == ["make-list", "pack"]  # the same bytes as before: nothing to check
+    assert make() == []
+
+
+def test_one_set(make: Make) -> None:
+    one = ("SETS=set", "LIST_OPTIONS=")
+    assert make(*one) == ["make-list", "pack", "verify"]
+    assert make(*one) == []
+    make("clean", *one)
+    assert [path.name for path in make.folder.iterdir()] == ["my photos"]
 
 
 def test_make_clean_removes_all_that_was_made(make: Make) -> None:

@@ -1,0 +1,163 @@
+"""Dependency files, as Make and Ninja themselves read them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import CLEAN, Run
+
+from im2rec.depfile import format_rule, writable
+
+NAMES = [
+    "plain", "a b", "a  b", " lead", "a#b", "a$b", "a:b", "$(x)", "a\\b", "a\\ b", "a\\\\ b",
+    "a\\#b", "a[1].jpg", "a~b", "~a", "é", "a*b", "a?b", "a'b", 'a"b', "a&b", "(a)", "a,b", "a!b",
+    "a@b", "{a}", "<a>", "^a", "a`b", "a%b", "中文", "a+b", "-a",
+]  # fmt: skip
+UNWRITABLE = ["a;b", "a|b", "a=b", "a\tb", "end\\", "end "]
+MAKEFILE = "OUT:\n\ttouch OUT; echo made >> log\n-include deps\n"
+NINJA = (
+    "rule make\n  command = cp deps OUT.d && touch OUT && echo made >> log\n  depfile = OUT.d\n"
+    "build OUT: make\n"
+)
+
+
+NINJA_PROGRAM = Path(sys.executable).parent / "ninja"  # from its package on PyPI
+
+
+class Tool:
+    """One of the two, in a folder whose file OUT depends on a file of some name."""
+
+    def __init__(self, name: str, folder: Path, source: str) -> None:
+        self.name, self.folder, self.source = name, folder, folder / source
+        (folder / "Makefile").write_text(MAKEFILE, encoding="utf-8")
+        (folder / "build.ninja").write_text(NINJA, encoding="utf-8")
+        (folder / "list").touch()
+        self.source.touch()
+        lines = format_rule("OUT", ["list", source])
+        (folder / "deps").write_text("".join(lines), encoding="utf-8", newline="\n")
+
+    def makes(self) -> bool:
+        """Whether it finds something to do."""
+        log = self.folder / "log"
+        before = log.stat().st_size if log.exists() else 0
+        done = subprocess.run(
+            ["make", "OUT"] if self.name == "make" else [str(NINJA_PROGRAM)],
+            cwd=self.folder,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return log.stat().st_size > before
+
+
+# Not every version of Ninja takes these for a part of a name, nor Make an archive's member: they may
+# then find something to do where there is nothing, but never too little.
+NOT_FOR_NINJA = set("*?'\"&<>^`") | {"a\\#b", "a\\:b"}
+NOT_FOR_MAKE = {"$(x)"}
+
+
+@pytest.mark.parametrize("source", NAMES)
+@pytest.mark.parametrize("name", ["make", "ninja"])
+def test_what_depends_on_a_file_is_made_again_when_that_has_changed(
+    name: str, source: str, tmp_path: Path
+) -> None:
+    assert writable(source)
+    tool = Tool(name, tmp_path, source)
+    assert tool.makes()
+    odd = NOT_FOR_NINJA if name == "ninja" else NOT_FOR_MAKE
+    if source not in odd and not set(source) & odd:
+        assert not tool.makes()
+    time.sleep(0.02)
+    os.utime(tool.source)
+    assert tool.makes()
+    if "%" not in source:
+        tool.source.unlink()
+        assert tool.makes()
+
+
+@pytest.mark.parametrize("source", UNWRITABLE)
+def test_some_names_cannot_be_written(source: str) -> None:
+    assert not writable(source)
+
+
+# --- pack --depfile ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def photos(tmp_path: Path, im2rec: Run) -> Path:
+    shutil.copytree(CLEAN, tmp_path / "my photos")
+    im2rec("make-list", "--train-ratio", "0.5", "set", "my photos")
+    return tmp_path / "my photos"
+
+
+def sources(photos: Path, name: str) -> list[str]:
+    rows = (photos.parent / f"{name}.lst").read_text("utf-8").splitlines()
+    return [f"my\\ photos/{row.split(chr(9))[2]}" for row in rows]
+
+
+def test_each_set_depends_on_its_list_the_classes_and_its_images(
+    photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    im2rec("pack", "--depfile", "deps", "set", "my photos")
+    rules = []
+    for name in ("set_train", "set_val"):
+        names = [f"{name}.lst", "set.classes.txt", *sources(photos, name)]
+        rules.append(
+            f"{name}.manifest.json: \\\n  "
+            + " \\\n  ".join(names)
+            + "\n"
+            + "".join(f"\n{each}:\n" for each in names)
+        )
+    assert (tmp_path / "deps").read_bytes().decode() == "".join(rules)
+
+
+def test_the_target_can_be_named(photos: Path, im2rec: Run, tmp_path: Path) -> None:
+    im2rec("pack", "--depfile", "deps", "--depfile-target", "a stamp", "set_val", "my photos")
+    assert (tmp_path / "deps").read_bytes().startswith(b"a\\ stamp: \\\n  set_val.lst \\\n")
+    done = im2rec("pack", "--depfile-target", "stamp", "set_val", "my photos", code=2)
+    assert done.stderr == ("im2rec: error: --depfile-target means nothing without --depfile\n")
+
+
+def test_a_run_that_fails_leaves_the_older_one(photos: Path, im2rec: Run, tmp_path: Path) -> None:
+    (tmp_path / "deps").write_bytes(b"older")
+    (photos / sources(photos, "set_train")[0].removeprefix("my\\ photos/")).unlink()
+    im2rec("pack", "--depfile", "deps", "set_train", "my photos", code=1)
+    assert (tmp_path / "deps").read_bytes() == b"older"
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_file_that_cannot_be_written_is_found_before_the_work(
+    photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    done = im2rec("pack", "--depfile", "none/deps", "set_val", "my photos", code=2)
+    assert done.stderr == (
+        "im2rec: error: none/deps: cannot write: there is no folder 'none'; make it\n"
+    )
+    assert not (tmp_path / "set_val.rec").exists()
+
+
+def test_names_that_cannot_be_written_are_told(photos: Path, im2rec: Run, tmp_path: Path) -> None:
+    for name in UNWRITABLE:
+        if "\t" not in name:
+            shutil.copy(CLEAN / "ant/ant_0.jpg", photos / f"{name}")
+    rows = [f"{at}\t0\t{name}\n" for at, name in enumerate(["a=b", "a;b", "ant/ant_0.jpg"])]
+    (tmp_path / "odd.lst").write_text("".join(rows), encoding="utf-8")
+    done = im2rec("pack", "--depfile", "deps", "odd", "my photos")
+    assert done.stderr == (
+        "im2rec: warning: my photos/a=b: a name that no dependency file can hold\n"
+        "im2rec: warning: my photos/a;b: a name that no dependency file can hold\n"
+        "odd: 3 of 3 images packed, 26.6 KiB\n"
+    )
+    assert b"a=b" not in (tmp_path / "deps").read_bytes()
+    (tmp_path / "a=b.lst").write_text("0\t0\tant/ant_0.jpg\n", encoding="utf-8")
+    done = im2rec("pack", "--depfile", "deps", "a=b", "my photos", code=2)
+    assert done.stderr == (
+        "im2rec: error: no dependency file can hold the name 'a=b.lst'; choose another\n"
+    )
