@@ -57,8 +57,8 @@ class Tool:
         return log.stat().st_size > before
 
 
-# Not every version of Ninja takes these for a part of a name, nor Make an archive's member: they may
-# then find something to do where there is nothing, but never too little.
+# Not every version of Ninja takes these for a part of a name, nor Make an archive's member: they
+# may then find something to do where there is nothing, but never too little.
 NOT_FOR_NINJA = set("*?'\"&<>^`") | {"a\\#b", "a\\:b"}
 NOT_FOR_MAKE = {"$(x)"}
 

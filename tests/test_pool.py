@@ -310,6 +310,66 @@ def test_leaving_by_an_exception_ends_workers_in_the_middle_of_their_work(
         run(sleep_forever, method, workers=4, specs=three_then_ctrl_c)
 
 
+# --- workers that do not come to an end -------------------------------------------------------
+
+
+def hold_third(number: int) -> int:
+    """Never returns from the regular expression, nor lets another thread run meanwhile."""
+    pool.note(number)
+    if number == 3:
+        re.fullmatch("(a|a)*", "a" * 60 + "b")
+    pool.note(None)
+    return number
+
+
+def stop_third(number: int) -> int:
+    pool.note(number)
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    pool.note(None)
+    return number
+
+
+def take_half_a_second_each(number: int) -> int:
+    for step in range(6):
+        pool.note(10 * number + step)
+        time.sleep(0.5)
+    pool.note(None)
+    time.sleep(2)  # with nothing in hand, it may take what it needs
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("function", [hold_third, stop_third])
+def test_a_number_that_is_in_hand_for_too_long_is_an_error_that_names_it(
+    function: Callable[[int], int], workers: int, tmp_path: Path
+) -> None:
+    begin = time.monotonic()
+    with pytest.raises(WorkerError) as caught, pool.Pool(
+        function,
+        setup=no_setup,
+        workers=workers,
+        name=lambda number: f"number {number}",
+        folder=str(tmp_path),
+        seconds=1.5,
+    ) as crew:  # fmt: skip
+        list(crew.results(range(1000)))
+    assert str(caught.value) == (
+        "a worker has had one thing in hand for 1.5 s; in hand: number 3; "
+        "leave it out, or allow more time"
+    )
+    assert time.monotonic() - begin < 10
+    assert not multiprocessing.active_children()
+    assert os.listdir(tmp_path) == []
+
+
+def test_many_numbers_may_take_longer_together(tmp_path: Path) -> None:
+    with pool.Pool(
+        take_half_a_second_each, setup=no_setup, workers=2, folder=str(tmp_path), seconds=1.6
+    ) as crew:
+        assert [answer for _, answer in crew.results(range(2))] == [0, 1]
+
+
 # --- workers that die -------------------------------------------------------------------------
 
 
