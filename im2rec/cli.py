@@ -186,8 +186,8 @@ def _say(text: str) -> None:
 
 
 def _say_error(text: str) -> None:
-    for line in text.splitlines():
-        _say(f"im2rec: error: {line}")
+    for line in text.split("\n"):
+        _say(f"im2rec: error: {printable(line)}")
 
 
 # --- options shared by commands ---------------------------------------------------------------

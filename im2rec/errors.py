@@ -26,7 +26,8 @@ class InputError(Im2recError):
         self.path, self.found, self.hint = path, found, hint
 
     def __str__(self) -> str:
-        return f"{printable(self.path)}: {self.found}" + (f"; {self.hint}" if self.hint else "")
+        text = f"{self.path}: {self.found}" + (f"; {self.hint}" if self.hint else "")
+        return printable(text)
 
 
 class ListError(Im2recError):
@@ -89,8 +90,8 @@ class OutputError(Im2recError):
         self.path, self.found, self.hint = path, found, hint
 
     def __str__(self) -> str:
-        text = f"{printable(self.path)}: cannot write: {self.found}"
-        return text + (f"; {self.hint}" if self.hint else "")
+        text = f"{self.path}: cannot write: {self.found}"
+        return printable(text + (f"; {self.hint}" if self.hint else ""))
 
 
 class BusyError(Im2recError):

@@ -22,6 +22,7 @@ The rules are those of dmlc-core's recordio.h and recordio.cc, which MXNet reads
 
 from __future__ import annotations
 
+import io
 import os
 import struct
 from collections.abc import Callable, Iterator
@@ -43,11 +44,18 @@ LENGTH_BITS = 29  # lrecord's low bits; the 3 above are the cflag
 LENGTH_MASK = (1 << LENGTH_BITS) - 1
 WORTH_NUMPY = 1 << 16  # bytes; from here on NumPy finds the magic sooner than `bytes.find`
 MAX_PAYLOAD = LENGTH_MASK  # bytes; dmlc refuses 2**29 and more, cut or not
+MAX_PADDED = 1 << LENGTH_BITS  # bytes of the largest with its padding
+_TOO_LONG = f"a cut record of more than {MAX_PAYLOAD} bytes, which the format cannot hold"
 
 WHOLE, FIRST, MIDDLE, LAST = range(4)  # the cflags that exist; 4-7 are no record
 
 _HAS_PREAD = hasattr(os, "pread")  # Windows has none
 _FIRST_READ = 512  # bytes: the head, and all of a small record; more costs time where it is large
+_CUT_SIZE = HEAD.size - len(MAGIC_BYTES)  # bytes by which each cut makes a record longer
+# The heads of damaged records can all lead to the same parts, each of them anew. So many heads are
+# looked at, for each that a file has room for, to find sound records in such a tangle; from then on
+# what each leads to is passed by.
+_LOOKS, _LOOKS_A_HEAD = 1000, 2
 _PADDING = [bytes(size) for size in range(ALIGNMENT)]
 WINDOW = 8 << 20  # bytes that a RunScanner looks at in one go; longer records are read one by one
 SHORTEST_RUN = 64  # records; what many NumPy calls cost is worth it from about there on
@@ -73,18 +81,28 @@ def frame(payload: bytes) -> bytes:
     if size > MAX_PAYLOAD:
         raise ValueError(f"a record holds at most {MAX_PAYLOAD} bytes, not {size}")
     cuts = _aligned_magics(payload)
-    if not cuts:
+    cut = next(cuts, None)
+    if cut is None:
         return b"".join((HEAD.pack(MAGIC, size), payload, bytes(-size % ALIGNMENT)))
-    pieces = []
-    start = 0
-    for number, cut in enumerate([*cuts, size]):
-        cflag = FIRST if number == 0 else LAST if number == len(cuts) else MIDDLE
-        length = cut - start
-        pieces.append(HEAD.pack(MAGIC, cflag << LENGTH_BITS | length))
-        pieces.append(payload[start:cut])
-        start = cut + len(MAGIC_BYTES)
-    pieces.append(bytes(-length % ALIGNMENT))  # only the last part can end unaligned
-    return b"".join(pieces)
+    # Not a list of pieces: of a payload that is nothing but magics, it would take 40 times as much.
+    record = bytearray()
+    start, cflag = 0, FIRST
+    while cut is not None:
+        record += HEAD.pack(MAGIC, cflag << LENGTH_BITS | cut - start)
+        record += payload[start:cut]
+        start, cflag = cut + len(MAGIC_BYTES), MIDDLE
+        cut = next(cuts, None)
+    length = size - start
+    record += HEAD.pack(MAGIC, LAST << LENGTH_BITS | length)
+    record += payload[start:]
+    record += bytes(-length % ALIGNMENT)  # only the last part can end unaligned
+    return bytes(record)
+
+
+def framed_size(payload: bytes) -> int:
+    """The bytes of the payload as a record."""
+    cuts = sum(1 for _ in _aligned_magics(payload))
+    return HEAD.size + len(payload) + -len(payload) % ALIGNMENT + cuts * _CUT_SIZE
 
 
 def frame_pieces(head: bytes, body: bytes) -> list[bytes]:
@@ -104,17 +122,15 @@ def frame_pieces(head: bytes, body: bytes) -> list[bytes]:
     return [HEAD.pack(MAGIC, size) + head, body, bytes(-size % ALIGNMENT)]
 
 
-def _aligned_magics(payload: bytes) -> list[int]:
+def _aligned_magics(payload: bytes) -> Iterator[int]:
     """Offsets divisible by 4 at which the payload holds the magic, in order."""
-    found = []
     at = payload.find(MAGIC_BYTES)
     while at != -1:
         if at % ALIGNMENT == 0:
-            found.append(at)
+            yield at
             at = payload.find(MAGIC_BYTES, at + len(MAGIC_BYTES))
         else:
             at = payload.find(MAGIC_BYTES, at + 1)
-    return found
 
 
 class RecordReader:
@@ -130,6 +146,9 @@ class RecordReader:
         self.path = path
         self.offset = stream.tell()
         self.size = stream.seek(0, os.SEEK_END)
+        self._looks_first = False  # see _look
+        self._looks = 0  # parts looked at in vain
+        self._behind = 0  # where the latest look ended
 
     def seek(self, offset: int) -> None:
         """Makes `read` start at this offset, in bytes from the start of the file."""
@@ -147,8 +166,15 @@ class RecordReader:
         start = self.offset
         if start == self.size:
             return None
+        if self._looks_first:
+            self._join(start, self._look)
+            self.offset = start
         self.stream.seek(start)  # next_head and a failed read leave the stream elsewhere
-        cflag, payload, end = self._part(start)
+        return self._join(start, self._part)
+
+    def _join(self, start: int, part: Callable[[int], tuple[int, bytes, int]]) -> Record:
+        """The record that begins at `start`, of the parts that `part` gives."""
+        cflag, payload, end = part(start)
         if cflag not in (WHOLE, FIRST):
             raise self._fault(
                 start,
@@ -160,7 +186,7 @@ class RecordReader:
             at = end
             if at == self.size:
                 raise self._fault(start, "truncated", "the file ends inside a cut record")
-            cflag, payload, end = self._part(at)
+            cflag, payload, end = part(at)
             if cflag not in (MIDDLE, LAST):  # a sound record may begin at `at`: the fault is before
                 raise self._fault(
                     start,
@@ -168,6 +194,9 @@ class RecordReader:
                     f"a cut record without its end: cflag {cflag} at byte {at}, expected 2 or 3",
                 )
             pieces.append(payload)
+            # The heads of all parts but one become magics again.
+            if end - start - HEAD.size - (len(pieces) - 1) * _CUT_SIZE > MAX_PADDED:
+                raise self._fault(start, "cut", _TOO_LONG)
         self.offset = end
         return Record(start, end, MAGIC_BYTES.join(pieces), len(pieces))
 
@@ -225,8 +254,12 @@ class RecordReader:
             try:
                 record = self.read()
             except RecordError as error:
-                head = self.next_head(self.offset + ALIGNMENT)
+                behind = self.offset + ALIGNMENT
+                if self._looks > _LOOKS + _LOOKS_A_HEAD * self.size // HEAD.size:
+                    behind = max(behind, self._behind)
+                head = self.next_head(behind)
                 lost(error, head)
+                self._looks_first = True
                 if head is None:
                     return
                 self.seek(head)
@@ -237,7 +270,35 @@ class RecordReader:
 
     def _part(self, at: int) -> tuple[int, bytes, int]:
         """The part at the stream's position `at`: its cflag, its bytes, where the next begins."""
-        head = self.stream.read(HEAD.size)
+        cflag, length = self._judge_head(at, self.stream.read(HEAD.size))
+        padded = length + -length % ALIGNMENT
+        body = self.stream.read(padded)
+        if len(body) != padded:
+            raise self._fault(at, "truncated", "the file became shorter while it was read")
+        if padded != length:
+            self._judge_padding(at, body[length:])
+            body = body[:length]
+        return cflag, body, at + HEAD.size + padded
+
+    def _look(self, at: int) -> tuple[int, bytes, int]:
+        """As `_part`, but without the bytes. Among damage, where a sound record is not likely, it
+        comes first: heads may stand every 8 bytes, and each claim all of the file behind it."""
+        self._looks += 1
+        cflag, length = self._judge_head(at, self._peek(at, HEAD.size))
+        padded = length + -length % ALIGNMENT
+        self._behind = end = at + HEAD.size + padded
+        self._judge_padding(at, self._peek(end - padded + length, padded - length))
+        return cflag, b"", end
+
+    def _peek(self, at: int, size: int) -> bytes:
+        """Some bytes of the file, if possible by the stream's buffer, which a jump would refill."""
+        if _HAS_PREAD and isinstance(self.stream, io.BufferedReader):
+            return os.pread(self.stream.fileno(), size, at)
+        self.stream.seek(at)
+        return self.stream.read(size)
+
+    def _judge_head(self, at: int, head: bytes) -> tuple[int, int]:
+        """The cflag and the length in the head of a part at `at`."""
         if len(head) < HEAD.size:
             raise self._fault(
                 at, "truncated", f"{len(head)} bytes at the end, expected a record head of 8"
@@ -258,16 +319,11 @@ class RecordReader:
                 "truncated",
                 f"a record of {length} bytes, padded to {padded}, but the file ends after {left}",
             )
-        body = self.stream.read(padded)
-        if len(body) != padded:
-            raise self._fault(at, "truncated", "the file became shorter while it was read")
-        if padded != length:
-            if body[length:].strip(b"\0"):
-                raise self._fault(
-                    at, "padding", f"padding {body[length:].hex(' ')}, expected zeros"
-                )
-            body = body[:length]
-        return cflag, body, at + HEAD.size + padded
+        return cflag, length
+
+    def _judge_padding(self, at: int, padding: bytes) -> None:
+        if padding.strip(b"\0"):
+            raise self._fault(at, "padding", f"padding {padding.hex(' ')}, expected zeros")
 
     def next_head(self, offset: int) -> int | None:
         """The first multiple of 4 from `offset` on where a record can begin: the magic with

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from im2rec.errors import ImageError
+from im2rec.errors import ImageError, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -398,4 +398,4 @@ def _check_bmp(data: bytes, facts: ImageFacts) -> None:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).splitlines()
-    return lines[0][:200] if lines else type(error).__name__
+    return printable(lines[0][:200]) if lines else type(error).__name__

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from im2rec.errors import ImageError
+from im2rec.errors import ImageError, printable
 from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
 from im2rec.image_file import ImageFacts, check_memory, check_whole, identify
 from im2rec.jpeg_scan import find_damage
@@ -312,7 +312,7 @@ def _short(text: str) -> str:
     """A codec's words on one line, without the place in its own sources."""
     text = re.sub(r"\[ *(?:WARN|ERROR):[^\]]*\] global \S+ \S+ ", "", text)
     text = re.sub(r"^OpenCV\([^)]*\) \S+ error: ", "", text)
-    return " ".join(text.split())[:200]
+    return printable(" ".join(text.split())[:200])
 
 
 class CodecLog:

@@ -7,6 +7,7 @@ Python reader raises on them, its C++ reader and DALI stop there without a word.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_LINE = re.compile(rb"([0-9]{1,20})\t([0-9]{1,19})")
+MAX_FAULTS = 10_000  # malformed lines, behind which an index is not read on
+_LINE = re.compile(rb"([0-9]{1,20})\t([0-9]{1,19})\r?\n")
+_SHORTEST_LINE, _LONGEST_LINE = 4, 42  # bytes that it takes
+_SPARE = 1 << 20  # bytes; with so many more, what is wrong with an index is still told by lines
 
 
 class IndexEntry(NamedTuple):
@@ -32,28 +36,35 @@ def format_index(entries: Iterable[tuple[int, int]]) -> bytes:
     return "".join([f"{key}\t{offset}\n" for key, offset in entries]).encode("ascii")
 
 
+def largest_index(records: int) -> int:
+    """The bytes from where on a file cannot be the index of so many records, nor one that is worth
+    reading."""
+    return _SPARE + _LONGEST_LINE * records
+
+
 def parse_index(data: bytes, path: str) -> tuple[list[IndexEntry], list[IndexLineError]]:
     """Reads an index: its entries in order, and an error for each line that is none.
 
     A line ends with LF (a CR before it is taken for part of the line end). The last line must end
-    too: what a cut file's last line says cannot be trusted.
+    too: what a cut file's last line says cannot be trusted. After MAX_FAULTS errors there is one
+    more, about all that follows.
     """
     entries: list[IndexEntry] = []
     faults: list[IndexLineError] = []
-    lines = data.split(b"\n")
-    tail = lines.pop()
-    for number, line in enumerate(lines, 1):
-        match = _LINE.fullmatch(line.removesuffix(b"\r"))
+    for number, line in enumerate(io.BytesIO(data), 1):
+        match = _LINE.fullmatch(line)
         if match:
             entries.append(IndexEntry(int(match[1]), int(match[2])))
+            continue
+        if len(faults) == MAX_FAULTS:
+            found = f"more than {MAX_FAULTS} lines are malformed, so the rest is not read"
+        elif line.endswith(b"\n"):
+            found = f"found {_shown(line[:-1])}, expected {_FORM}"
         else:
-            faults.append(IndexLineError(path, number, f"found {_shown(line)}, expected {_FORM}"))
-    if tail:
-        faults.append(
-            IndexLineError(
-                path, len(lines) + 1, f"the last line {_shown(tail)} has no end: the file is cut"
-            )
-        )
+            found = f"the last line {_shown(line)} has no end: the file is cut"
+        faults.append(IndexLineError(path, number, found))
+        if len(faults) > MAX_FAULTS:
+            break
     return entries, faults
 
 
@@ -62,6 +73,9 @@ def parse_columns(data: bytes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.u
     `key TAB offset LF`, and every key is below 2**64. `parse_index` says what is wrong with it."""
     import numpy as np
 
+    lines = data.count(b"\n")
+    if len(data) < _SHORTEST_LINE * lines or data.count(b"\t") != lines:
+        return None  # columns of what is mostly line ends would be many times its size
     text = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(text < ord("0"))  # of the numbers: TAB, LF, TAB, LF...
     marks = text[ends]

@@ -13,7 +13,7 @@ from im2rec.errors import ImageError, InputError, PayloadError, RecordError
 from im2rec.framing import Record, RecordReader, Run, RunScanner
 from im2rec.image_file import ManyFacts, identify, identify_many
 from im2rec.image_record import ImageRecord, decode, decode_headers
-from im2rec.index import parse_columns, parse_index
+from im2rec.index import largest_index, parse_columns, parse_index
 from im2rec.shards import RecordSet, find_classes, other_format, read_classes
 
 if TYPE_CHECKING:
@@ -323,6 +323,9 @@ def _index_state(path: str | None, records: int) -> str:
         return "not a regular file"
     try:
         with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > largest_index(records):
+                return f"{size} bytes, too many for {records} records"
             data = file.read()
     except OSError as error:
         return f"unreadable: {error.strerror}"

@@ -13,6 +13,7 @@ import math
 import operator
 import os
 import re
+import stat
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
@@ -22,6 +23,8 @@ from itertools import accumulate, islice
 from im2rec.errors import InputError, ListError, printable
 
 MAX_FAULTS = 20  # rows at fault that an error names; the rest are counted
+MAX_ROW = 1 << 24  # bytes; a million labels of 16 take no more, and memory must have a bound
+MAX_PATH = (1 << 15) - 1  # bytes; the longest that Windows opens, Linux opens 4095
 MAX_ID = 2**64 - 1  # a record stores its id as u64
 _BLOCK = 1 << 16  # bytes of a list that are checked together
 _FLOAT32 = struct.Struct("<f")  # and its labels as float32
@@ -81,11 +84,12 @@ class ImageList:
         return len(codecs.BOM_UTF8) if self._data.startswith(codecs.BOM_UTF8) else 0
 
     def _line(self, start: int) -> tuple[bytes, int]:
-        """The line that begins at byte `start`, without its end, and where the next begins."""
+        """The line that begins at byte `start`, without its end, and where the next begins. Of one
+        that is too long, so much as shows that it is."""
         end = self._data.find(b"\n", start)
         if end == -1:
             end = len(self._data)
-        return self._data[start:end].removesuffix(b"\r"), end + 1
+        return self._data[start : min(end, start + MAX_ROW + 2)].removesuffix(b"\r"), end + 1
 
     def _lines(self, start: int, end: int, number: int) -> Iterator[tuple[int, int, bytes]]:
         """Line number, byte offset and text of every line in start..end-1 that is not blank.
@@ -106,8 +110,8 @@ class ImageList:
         start, number = self._head(), 1
         while start < len(self._data):
             end = self._data.find(b"\n", start + _BLOCK) + 1 or len(self._data)
-            block = self._data[start:end]
-            plain = _plain_ids(block)
+            block = self._data[start:end] if end - start <= _BLOCK + MAX_ROW else b""
+            plain = _plain_ids(block) if block else None
             if plain is None:
                 count += self._parse(start, end, number, ids, faults)
             else:
@@ -115,7 +119,7 @@ class ImageList:
                 self._starts.extend(accumulate(map(len, block.splitlines(True)), initial=start))
                 self._starts.pop()  # where the next block begins
                 self.label_widths[1] = self.label_widths.get(1, 0) + len(plain)
-            number += block.count(b"\n")
+            number += self._data.count(b"\n", start, end)
             start = end
         repeated, named = _duplicates(ids)
         for again, first in named:
@@ -151,9 +155,9 @@ class ImageList:
 
 
 # A row as most are: an id surely below 2**64, one label that float32 surely holds, and a path that
-# neither begins with a space or `/` nor has a NUL or carriage return in it.
+# neither begins with a space or `/` nor has a NUL or carriage return in it, nor is too long.
 _PLAIN_ROW = re.compile(
-    r"^([0-9]{1,19})\t-?[0-9]{1,7}(?:\.[0-9]+)?\t[^\s\0/][^\t\r\n\0]*\r?$", re.MULTILINE
+    r"^([0-9]{1,19})\t-?[0-9]{1,7}(?:\.[0-9]+)?\t[^\s\0/][^\t\r\n\0]{0,8000}\r?$", re.MULTILINE
 )
 
 
@@ -200,15 +204,32 @@ def read_list(path: str) -> ImageList:
     """
     try:
         with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if stat.S_ISBLK(status.st_mode) or (stat.S_ISCHR(status.st_mode) and not file.isatty()):
+                raise InputError(path, "a device, expected a list (.lst)")  # it may never end
+            if status.st_size > MAX_ROW:  # what is no list need not be read to its end
+                _check_start(path, file.read(len(codecs.BOM_UTF8) + MAX_ROW + 2))
+                file.seek(0)
             data = file.read()
     except OSError as error:
         hint = f"did you mean {path}.lst?" if os.path.exists(path + ".lst") else ""
         raise InputError(path, f"cannot read the list: {error.strerror}", hint) from error
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as PowerShell's > writes
-        raise InputError(path, "the list is UTF-16, expected UTF-8", "save it as UTF-8")
-    if b"\0" in data[:16]:  # the heads of record files and images have it, no row has
-        raise InputError(path, "a binary file, expected a list (.lst)")
+    _check_start(path, data[: len(codecs.BOM_UTF8) + MAX_ROW + 2])
     return ImageList(path, data)
+
+
+def _check_start(path: str, start: bytes) -> None:
+    """Raises InputError where what a file begins with is no list's beginning, ListError where not
+    even its first line ends."""
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as PowerShell's > writes
+        raise InputError(path, "the list is UTF-16, expected UTF-8", "save it as UTF-8")
+    if b"\0" in start[:16]:  # the heads of record files and images have it, no row has
+        raise InputError(path, "a binary file, expected a list (.lst)")
+    if len(start) > len(codecs.BOM_UTF8) + MAX_ROW + 1 and b"\n" not in start:
+        raise ListError(path, ((1, _TOO_LONG),), 1)
+
+
+_TOO_LONG = f"a row of more than {MAX_ROW} bytes, expected id TAB label TAB path"
 
 
 def parse_rows(lines: bytes) -> Iterator[Entry]:
@@ -220,6 +241,8 @@ def parse_rows(lines: bytes) -> Iterator[Entry]:
 
 def parse_row(line: bytes) -> Entry:
     """One line of a list, without its end. Raises ValueError that says what is wrong with it."""
+    if len(line) > MAX_ROW:
+        raise ValueError(_TOO_LONG)
     fields = line.split(b"\t")
     if len(fields) < 3:
         found = f"{len(fields)} field{'s' * (len(fields) != 1)}, expected id TAB label TAB path"
@@ -234,6 +257,9 @@ def parse_row(line: bytes) -> Entry:
         raise ValueError("the last field, the path, is empty")
     if "\0" in path:
         raise ValueError(f"the path {_shown(fields[-1])} has a NUL byte")
+    if len(fields[-1]) > MAX_PATH:
+        found = f"the path {_shown(fields[-1])} has {len(fields[-1])} bytes"
+        raise ValueError(f"{found}, expected at most {MAX_PATH}")
     return Entry(_id(fields[0]), tuple([_label(field) for field in fields[1:-1]]), path)
 
 

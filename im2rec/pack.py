@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -354,7 +355,7 @@ def _check_inside(images: ImageList, root: str) -> None:
             continue
         # of an absolute path, all but the name; of another, all up to its last `..`
         is_absolute = os.path.isabs(entry.path)
-        end = entry.path.rfind("/") + 1 if is_absolute else entry.path.rfind("..") + 2
+        end = entry.path.rfind("/") + 1 if is_absolute else _end_of_last_up(entry.path)
         there = os.path.realpath(os.path.join(root, entry.path[:end]))
         if not _is_inside(there, top):
             outside.append(f"line {line} ({entry.path[:80]})")
@@ -365,6 +366,14 @@ def _check_inside(images: ImageList, root: str) -> None:
             f"paths that leave ROOT: {', '.join(outside[:MAX_NAMED])}{more}",
             "make them relative to ROOT, or use --allow-outside-root",
         )
+
+
+def _end_of_last_up(path: str) -> int:
+    """Where the last `..` of a path ends; a name may hold two points, too."""
+    return max((match.end() for match in _UP.finditer(path)), default=0)
+
+
+_UP = re.compile(rf"(?:^|[/{re.escape(os.sep)}])\.\.(?=[/{re.escape(os.sep)}]|$)")
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -29,6 +29,7 @@ from im2rec.interrupts import signals_held
 MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
 COPY_SIZE = 1 << 20  # bytes read at a time where files are read to their end
 HELD_SIZE = 1 << 25  # bytes of its parts that a worker keeps in memory; the rest goes to files
+MAX_BESIDE = 1 << 26  # bytes of a manifest or a class map; JSON takes 20 times as much memory
 DIGEST_SIZE = 1 << 18  # bytes read at a time for a digest: they stay in the processor's cache
 
 _SHARD = re.compile(r"_([0-9]{3,})\.rec")
@@ -63,17 +64,35 @@ def _family(prefix: str, ending: str) -> list[str]:
 
 def find_classes(prefix: str) -> str | None:
     """The class map beside a set: PREFIX.classes.txt, or that of the prefix which make-list had
-    (P.classes.txt for P_train). None where there is none."""
+    (P.classes.txt for P_train). None where there is none. Raises InputError where it is a FIFO or
+    a device."""
     match = re.search(FAMILY + "$", prefix)
     for stem in (prefix, prefix[: match.start()] if match else prefix):
-        if os.path.exists(stem + ".classes.txt"):
-            return stem + ".classes.txt"
+        path = stem + ".classes.txt"
+        if os.path.exists(path):
+            if not os.path.isfile(path) and not os.path.isdir(path):
+                raise InputError(path, _NOT_REGULAR)
+            return path
     return None
 
 
+_NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
+
+
+class _TooLarge(ValueError):
+    def __str__(self) -> str:
+        return f"it has more than {MAX_BESIDE} bytes"
+
+
 def _read(path: str) -> bytes:
+    """A small file's bytes. Raises _TooLarge where it is not small, as a device without end."""
     with open(path, "rb") as file:
-        return file.read()
+        if os.fstat(file.fileno()).st_size > MAX_BESIDE:
+            raise _TooLarge
+        data = file.read(MAX_BESIDE + 1)
+    if len(data) > MAX_BESIDE:
+        raise _TooLarge
+    return data
 
 
 def file_sha256(path: str) -> str:
@@ -87,15 +106,17 @@ def file_sha256(path: str) -> str:
     return sha256.hexdigest()
 
 
-def _reason(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or str(error) if isinstance(error, OSError) else "it is not UTF-8"
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def read_classes(path: str) -> list[str]:
     """The names of a class map, one a line, numbered from 0. Raises InputError."""
     try:
         text = _read(path).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(path, f"cannot read the class map: {_reason(error)}") from error
     names = [line.removesuffix("\r") for line in text.split("\n")]
     if names and not names[-1]:
@@ -105,7 +126,7 @@ def read_classes(path: str) -> list[str]:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise InputError(path, f"the class {name!r} stands there twice")
+            raise InputError(path, f"the class {name[:80]!r} stands there twice")
         seen.add(name)
     return names
 
@@ -773,6 +794,8 @@ def read_manifest(path: str) -> dict[str, Any]:
     `manifest_fault` says. Raises InputError where it is none."""
     import json
 
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise InputError(path, f"not a manifest: {_NOT_REGULAR}")
     try:
         manifest = json.loads(_read(path))
     except (OSError, ValueError, RecursionError) as error:
@@ -785,7 +808,7 @@ def read_manifest(path: str) -> dict[str, Any]:
         raise InputError(path, "not a manifest: no list of shards with their file names")
     joint = manifest.get("joint_index")
     if joint is not None and not _is_name(joint):
-        raise InputError(path, f"not a manifest: joint_index {joint!r} is no file name")
+        raise InputError(path, f"not a manifest: joint_index {repr(joint)[:80]} is no file name")
     return {name: value for name, value in manifest.items() if name != "sha256"}
 
 

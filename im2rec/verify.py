@@ -26,11 +26,11 @@ from im2rec.framing import (
     RecordReader,
     Run,
     RunScanner,
-    frame,
+    framed_size,
 )
 from im2rec.image_file import identify
 from im2rec.image_record import Headers, ImageRecord, decode, decode_headers, encode_header
-from im2rec.index import IndexEntry, parse_columns, parse_index
+from im2rec.index import IndexEntry, largest_index, parse_columns, parse_index
 from im2rec.lst import MAX_ID, ImageList, as_float32, format_float32, read_list
 from im2rec.shards import (
     COPY_SIZE,
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 RECORDS_PER_TASK = 64  # records that a worker decodes at a time
+MAX_LISTED = 100_000  # problems of one code; of more, which take memory, it says how many
+MOST_AGAIN = 64  # times a file's size that is read again where records lie inside each other
 Progress = Callable[[int, int], None]  # bytes read, bytes in all
 
 # Every code a problem can have, with what it means.
@@ -150,6 +152,8 @@ class _Verification:
         self._files: list[_File] = []
         self._packed = _unharmed(records.manifest)  # what pack has said of the set
         self._width = _packed_width(self._packed)
+        self._again = 0  # bytes that were read a second time, in search of swallowed records
+        self._counts: Counter[str] = Counter()  # of problems, by their codes
         self._all_labels = True  # False for a set that was packed with --no-pack-label
         self._identities = range(0)  # ids of InsightFace's records without an image
 
@@ -175,12 +179,25 @@ class _Verification:
             self._check_list(images)
         if self._options.decode:
             self._decode_all()
+        self._count_rest()
         return self._report
 
     def _found(
         self, code: str, file: str, offset: int | None, record_id: int | None, sentence: str
     ) -> None:
-        self._report.problems.append(Problem(code, file, offset, record_id, sentence))
+        self._add(Problem(code, file, offset, record_id, sentence))
+
+    def _add(self, problem: Problem) -> None:
+        self._counts[problem.code] += 1
+        if self._counts[problem.code] <= MAX_LISTED:
+            self._report.problems.append(problem)
+
+    def _count_rest(self) -> None:
+        """Says how many problems were not listed."""
+        for code, count in self._counts.items():
+            if count > MAX_LISTED:
+                sentence = f"{count - MAX_LISTED} more problems of this kind, too many to list"
+                self._report.problems.append(Problem(code, self._set.name, None, None, sentence))
 
     # --- framing and headers ------------------------------------------------------------------
 
@@ -250,7 +267,8 @@ class _Verification:
         has most likely swallowed."""
         head = reader.next_head(record.offset + ALIGNMENT)
         found = f"{record.end - record.offset} bytes in {record.parts} parts, not cut at each magic"
-        if head is not None and head < record.end:
+        if head is not None and head < record.end and self._again < MOST_AGAIN * reader.size:
+            self._again += record.end - head
             found = f"the record's bytes hold the head of another at {head}: its length is wrong"
             reader.seek(head)
         self._found("cut", reader.path, record.offset, None, found)
@@ -311,6 +329,11 @@ class _Verification:
             return
         try:
             with open(path, "rb") as stream:
+                size, records = os.path.getsize(path), sum(len(file.offsets) for file in files)
+                if size > largest_index(records):
+                    sentence = f"{size} bytes are no index of {records} records; it was not read"
+                    self._found("index-unreadable", path, None, None, sentence)
+                    return
                 data = stream.read()
         except OSError as error:
             sentence = f"cannot be read: {error.strerror}"
@@ -536,10 +559,10 @@ class _Verification:
 
     def _check_classes(self, path: str, classes: list[str] | None) -> None:
         """Compares the manifest's classes with the class map, where there are both."""
-        there = find_classes(self._set.prefix)
-        if classes is None or there is None:
-            return
         try:
+            there = find_classes(self._set.prefix)
+            if classes is None or there is None:
+                return
             named = read_classes(there)
         except InputError as error:
             self._found("manifest", path, None, None, f"cannot compare its classes: {error}")
@@ -627,7 +650,8 @@ class _Verification:
             seconds=self._options.image_timeout or None,
         ) as workers_pool:
             for task, (problems, remarks) in workers_pool.results(tasks):
-                self._report.problems += filter(self._is_fault, problems)
+                for problem in filter(self._is_fault, problems):
+                    self._add(problem)
                 self._report.remarks += remarks
                 if self._progress:
                     self._progress(task.start, self._total)
@@ -783,7 +807,7 @@ def _is_sound_index(data: bytes, files: list[_File], *, is_packed: bool) -> bool
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0  # JSON's true is no count
+    return type(value) is int and 0 <= value <= MAX_ID  # JSON's true is no count
 
 
 def _is_text(value: object) -> bool:
@@ -843,7 +867,7 @@ def _is_cut_right(record: Record) -> bool:
     if record.parts == 1 and MAGIC_BYTES not in record.payload:
         return True
     size = len(record.payload)
-    return size <= MAX_PAYLOAD and len(frame(record.payload)) == record.end - record.offset
+    return size <= MAX_PAYLOAD and framed_size(record.payload) == record.end - record.offset
 
 
 def _labels(count: int) -> str:
@@ -857,11 +881,17 @@ def _few(labels: Iterable[float]) -> str:
 
 def _failed_ids(path: str) -> set[int]:
     """The ids in a failures.tsv; none where there is no such file."""
-    if not os.path.exists(path):
-        return set()
-    with open(path, "rb") as file:
-        fields = [line.split(b"\t", 1)[0] for line in file]
-    return {int(text) for text in fields if text.isdigit() and len(text) <= len(str(MAX_ID))}
+    ids = set()
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            while line := file.readline(_LINE_READ):
+                text = line.split(b"\t", 1)[0]
+                if text.isdigit() and len(text) <= len(str(MAX_ID)):
+                    ids.add(int(text))
+    return ids
+
+
+_LINE_READ = 1 << 16  # bytes; all of any line that was not made to take memory
 
 
 class _HashedFile:
