@@ -148,7 +148,7 @@ class RecordReader:
         self.size = stream.seek(0, os.SEEK_END)
         self._looks_first = False  # see _look
         self._looks = 0  # parts looked at in vain
-        self._behind = 0  # where the latest look ended
+        self._behind = 0  # where the part begins that was looked at last
 
     def seek(self, offset: int) -> None:
         """Makes `read` start at this offset, in bytes from the start of the file."""
@@ -283,10 +283,10 @@ class RecordReader:
     def _look(self, at: int) -> tuple[int, bytes, int]:
         """As `_part`, but without the bytes. Among damage, where a sound record is not likely, it
         comes first: heads may stand every 8 bytes, and each claim all of the file behind it."""
-        self._looks += 1
+        self._looks, self._behind = self._looks + 1, at
         cflag, length = self._judge_head(at, self._peek(at, HEAD.size))
         padded = length + -length % ALIGNMENT
-        self._behind = end = at + HEAD.size + padded
+        end = at + HEAD.size + padded
         self._judge_padding(at, self._peek(end - padded + length, padded - length))
         return cflag, b"", end
 

@@ -110,7 +110,7 @@ class ImageList:
         start, number = self._head(), 1
         while start < len(self._data):
             end = self._data.find(b"\n", start + _BLOCK) + 1 or len(self._data)
-            block = self._data[start:end] if end - start <= _BLOCK + MAX_ROW else b""
+            block = self._data[start:end] if end - start <= MAX_ROW else b""
             plain = _plain_ids(block) if block else None
             if plain is None:
                 count += self._parse(start, end, number, ids, faults)

@@ -118,8 +118,16 @@ def find_lists(prefix: str) -> list[str]:
 
     A list itself, with or without `.lst`; else those make-list writes for the prefix (P_train.lst,
     P_val.lst, P_test.lst, P_0.lst, P_0_train.lst...) and no other; a folder: every list in it.
-    Raises InputError where there is none.
+    Raises InputError where there is none, or one is a FIFO or a device.
     """
+    lists = _find_lists(prefix)
+    for path in lists:
+        if not os.path.isfile(path) and not os.path.isdir(path):  # a FIFO would be waited for
+            raise InputError(path, "not a regular file, expected a list")
+    return lists
+
+
+def _find_lists(prefix: str) -> list[str]:
     if prefix.endswith(".lst") and not os.path.isdir(prefix):
         if not os.path.exists(prefix):
             raise InputError(prefix, "there is no such list", "make one with im2rec make-list")

@@ -771,7 +771,8 @@ def _if_there(path: str) -> str | None:
 def _manifest_recs(prefix: str) -> list[str]:
     """The .rec names in PREFIX's manifest; none where it is not there or makes no sense."""
     with suppress(InputError):
-        return [str(shard["rec"]) for shard in read_manifest(prefix + ".manifest.json")["shards"]]
+        shards = read_manifest(prefix + ".manifest.json")["shards"]
+        return list(dict.fromkeys(str(shard["rec"]) for shard in shards))
     return []
 
 
