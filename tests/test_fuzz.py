@@ -17,15 +17,15 @@ import readers
 
 # Inputs for each reader.
 CASES = {
-    "list": 600,
-    "index": 500,
-    "framing": 500,
-    "payload": 400,
-    "manifest": 250,
-    "classes": 250,
-    "image": 600,
-    "recordio": 300,
-    "set": 350,
+    "list": 400,
+    "index": 300,
+    "framing": 400,
+    "payload": 300,
+    "manifest": 200,
+    "classes": 150,
+    "image": 450,
+    "recordio": 250,
+    "set": 300,
 }
 NUMBERS = [0, 1, 4, 7, 8, 24, 255, 2**16 - 1, 2**29 - 1, 2**29, 2**31, 2**32 - 1, 3 << 29]
 TOKENS = [

@@ -475,7 +475,7 @@ def endless(path: Path) -> None:
 
 def sparse(path: Path) -> None:
     with open(path, "wb") as file:
-        file.truncate(1 << 28 if path.suffix == ".tsv" else 1 << 40)
+        file.truncate(1 << 29 if path.suffix == ".tsv" else 1 << 40)
 
 
 @pytest.mark.parametrize("make", [fifo, endless, sparse])

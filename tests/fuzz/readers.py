@@ -287,12 +287,12 @@ def check_set(data: bytes) -> None:
 
 
 def check_verify_and_inspect(prefix: str) -> None:
+    summary, refused = None, ""
     try:
         found = find_set(str(folder() / prefix))
         summary = inspect_set(found)
     except InputError as error:
-        one_line(error)
-        summary = None
+        refused = one_line(error)
     try:
         found = find_set(str(folder() / prefix))
         report = verify_set(found, VerifyOptions())
@@ -314,7 +314,9 @@ def check_verify_and_inspect(prefix: str) -> None:
         if idx:
             with recordio.MXIndexedRecordIO(idx, rec, "r") as indexed:
                 assert [indexed.read_idx(key) for key in indexed.keys] == payloads
-    assert summary is not None
+    if ".classes.txt: " in refused:
+        return  # without a manifest, verify does not look at the class map
+    assert summary is not None, refused
     assert summary.damaged == 0
     assert summary.records == report.records
 
