@@ -565,14 +565,14 @@ def test_a_cut_record_longer_than_any_is_not_put_together(tmp_path: Path) -> Non
     with open(tmp_path / SOME, "wb") as file:
         file.write(head(1, size - 8))
         file.seek(size)
-        file.write(head(3, 4) + b"more" + RECORD)
+        file.write(head(3, 8) + b"too much" + RECORD)
     faults = []
     with open(tmp_path / SOME, "rb") as stream:
         reader = RecordReader(stream, SOME)
         records = list(reader.salvage(lambda error, head: faults.append((error.found, head))))
     found = "a cut record of more than 536870911 bytes, which the format cannot hold"
-    assert faults == [(found, size + 12)]
-    assert [each.offset for each in records if isinstance(each, Record)] == [size + 12]
+    assert faults == [(found, size + 16)]
+    assert [each.offset for each in records if isinstance(each, Record)] == [size + 16]
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", MAGIC_BYTES, MAGIC_BYTES * 9 + b"y", b"z" * 9])
