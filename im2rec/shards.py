@@ -200,8 +200,12 @@ class Output:
 
     def notes(self) -> dict[str, bytes]:
         """The notes that a stopped run left, by their stems, in the order of their names."""
+        notes = {}
         with writing(self.prefix):
-            return {stem: _read(self.path(stem + NOTE)) for stem in sorted(_noted(self.work))}
+            for stem in sorted(_noted(self.work)):
+                with open(self.path(stem + NOTE), "rb") as file:
+                    notes[stem] = file.read()
+        return notes
 
     def forget(self, stem: str) -> None:
         """Removes a shard that was noted to be whole, and its note first."""
@@ -596,7 +600,8 @@ class SetWriter:
         the path of the former."""
         with writing(self._output.prefix):
             shard = self._next_shard(stem, number)
-            entries, _ = parse_index(_read(shard.idx), shard.idx)
+            with open(shard.idx, "rb") as file:
+                entries, _ = parse_index(file.read(), shard.idx)
             self._joint.write(format_index((key, shard.start + at) for key, at in entries))
             shard.records, shard.size = len(entries), os.path.getsize(shard.rec)
         return shard.rec
