@@ -12,7 +12,7 @@ import re
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,6 +32,12 @@ _OTHER_SIGNATURES = re.compile(
     rb"|\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n",
     re.DOTALL,
 )
+_UNMISTAKABLE = {
+    "GIF": re.compile(rb"GIF8[79]a"),
+    "WebP": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+    "TIFF": re.compile(rb"MM\0[*+]|II[*+]\0"),
+    "JPEG 2000": re.compile(rb"\xff\x4f\xff\x51|\0\0\0\x0cjP  \r\n\x87\n"),
+}
 # The first two bytes of every kind there is.
 _BEGINNINGS = b"\xff\xd8 \xff\x4f \x89P BM GI RI MM II \0\0 P0 P1 P2 P3 P4 P5 P6 Pf Py".split()
 KINDS = ("?", "jpeg", "png", *map(str.lower, _OTHER_KINDS))  # as identify_many numbers them
@@ -39,6 +45,19 @@ _JPEG, _PNG = 1, 2
 _MAX_SEGMENTS = 64  # of a JPEG before its scan, where many are walked at once
 OPENCV_MAX_PIXELS = 2**30  # OpenCV's own bound, CV_IO_MAX_IMAGE_PIXELS
 MEMORY_PER_PIXEL = 16  # bytes; more than any codec takes, progressive CMYK and animations included
+# What codecs read of the kinds that have a bound of their own, in pixels an edge: libjpeg's
+# JPEG_MAX_DIMENSION, libpng's PNG_USER_WIDTH_MAX; for the others OpenCV's CV_IO_MAX_IMAGE_WIDTH.
+MAX_EDGES = {"jpeg": 65500, "png": 1_000_000}
+OPENCV_MAX_EDGE = 2**20
+# A JPEG is decoded scan by scan, at some 1 ns a pixel each; a scan may take no more than 10 bytes.
+# Past this many, and this many pixels in all of them together, it would take over 10 seconds.
+MAX_SCANS, MAX_SCANNED_PIXELS = 64, 2**33
+_PIXELS_PER_BYTE = 512  # of a JPEG at the most: a block of 8x8 has at least a bit
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by its colour type
+# Bytes, beside twice the pixels', that a PNG's image data may take: libpng inflates even what no
+# pixel needs, a thousand times as much as it is.
+_PNG_SPARE = 1 << 16
+_WEBP_ZEROS = 64  # bytes at the end of image data; flat pictures may have some
 
 _SOI, _EOI, _SOS, _APP1, _TEM = 0xD8, 0xD9, 0xDA, 0xE1, 0x01
 _RST = range(0xD0, 0xD8)
@@ -51,7 +70,8 @@ _SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 class ImageFacts:
     """kind: "jpeg", "png", "gif"...; width and height in pixels as stored, before any EXIF turn;
     orientation: the EXIF code 1-8 of a JPEG or PNG; cmyk: a JPEG of four components; depth: bits
-    a channel; body: where the JPEG's first scan or the PNG's first chunk begins, in bytes."""
+    a channel; body: where the JPEG's first scan or the PNG's first chunk begins, in bytes;
+    scans: whether a JPEG may have several scans; arithmetic: whether it is arithmetic-coded."""
 
     kind: str
     width: int
@@ -60,6 +80,8 @@ class ImageFacts:
     cmyk: bool = False
     depth: int = 8
     body: int = 0
+    scans: bool = False
+    arithmetic: bool = False
 
 
 def identify(data: bytes) -> ImageFacts:
@@ -185,27 +207,44 @@ def _read_pngs(
     return widths, heights
 
 
+def check_edges(facts: ImageFacts) -> None:
+    """Raises ImageError for a picture that is too long or too high for its kind's codec."""
+    limit = MAX_EDGES.get(facts.kind, OPENCV_MAX_EDGE)
+    if max(facts.width, facts.height) > limit:
+        raise ImageError(
+            f"too large: {facts.width}x{facts.height} pixels, over its codec's limit of {limit} "
+            "an edge"
+        )
+
+
 def check_whole(data: bytes, facts: ImageFacts) -> None:
-    """Raises ImageError where the file's structure is cut or broken.
+    """Raises ImageError where the file is cut or broken, as far as can be told without decoding
+    JPEG and PNG: what `check_structure` finds, and for the other kinds whatever keeps Pillow from
+    decoding them. Raises MemoryError where that may be why it did not.
+    """
+    check_structure(data, facts)
+    if facts.kind not in ("jpeg", "png"):
+        _check_pixels(data, facts)
+
+
+def check_structure(data: bytes, facts: ImageFacts) -> None:
+    """Raises ImageError where the file's structure is cut or broken; decodes nothing.
 
     JPEG: every segment is there up to the end-of-image marker; entropy-coded data is not decoded.
-    PNG: every chunk up to IEND, those that the pixels need with a right CRC. Other kinds: Pillow
-    decodes them whole. Raises MemoryError where that may be why it did not.
+    PNG: every chunk up to IEND, those that the pixels need with a right CRC. Other kinds: what
+    their decoders are known to let pass.
     """
+    check = _CHECKS.get(facts.kind)
     try:
-        if facts.kind == "jpeg":
-            _check_jpeg(data, facts.body)
-        elif facts.kind == "png":
-            _check_png(data)
-        else:
-            _check_other(data, facts)
+        if check:
+            check(data, facts)
     except (IndexError, struct.error) as error:
         raise ImageError("truncated: the file ends before the image does") from error
 
 
 def _identify_jpeg(data: bytes) -> ImageFacts:
     size: tuple[int, int] | None = None
-    components, depth, orientation = 0, 8, 1
+    components, depth, orientation, frame = 0, 8, 1, 0
     at = 2
     while True:
         at = data.index(b"\xff", at) if data[at] != 0xFF else at
@@ -222,20 +261,38 @@ def _identify_jpeg(data: bytes) -> ImageFacts:
             break
         if marker in _SOF:
             depth, height, width, components = struct.unpack_from(">BHHB", data, at + 2)
-            size = width, height
+            size, frame = (width, height), marker
         elif marker == _APP1 and data.startswith(b"Exif\0\0", at + 2):
             orientation = exif_orientation(data[at + 8 : at + length])
         at += length
     if size is None:
         raise ImageError("damaged: a JPEG whose scan comes before its frame header")
-    return ImageFacts("jpeg", *size, orientation, components == 4, depth, at)
+    is_progressive = frame & 3 == 2  # and not baseline, sequential, or lossless
+    scans = is_progressive or int.from_bytes(data[at + 2 : at + 3], "big") < components
+    return ImageFacts("jpeg", *size, orientation, components == 4, depth, at, scans, frame > 0xC8)
 
 
-def _check_jpeg(data: bytes, at: int) -> None:
+def _check_jpeg(data: bytes, facts: ImageFacts) -> None:
     """Looks for the end-of-image marker: at the end, else by a walk from the first scan's header
     on, for what follows the marker is of no concern."""
-    if len(data) - at > 2 and data.endswith(b"\xff\xd9"):
-        return
+    at, pixels = facts.body, facts.width * facts.height
+    if not (len(data) - at > 2 and data.endswith(b"\xff\xd9")):
+        _find_end(data, at)
+    if pixels > _PIXELS_PER_BYTE * len(data) and not facts.arithmetic:
+        raise ImageError(
+            f"truncated: {len(data)} bytes, too few for {facts.width}x{facts.height} pixels"
+        )
+    if facts.scans and len(data) * pixels > 10 * MAX_SCANNED_PIXELS:
+        scans = 1 + data.count(b"\xff\xda", at)
+        if scans > MAX_SCANS and scans * pixels > MAX_SCANNED_PIXELS:
+            raise ImageError(
+                f"too large: {scans} scans of {facts.width}x{facts.height} pixels, which would "
+                "take minutes to decode"
+            )
+
+
+def _find_end(data: bytes, at: int) -> None:
+    """Walks the JPEG from its first scan's header on to the end-of-image marker."""
     while True:
         (length,) = struct.unpack_from(">H", data, at)  # the header of a scan or another segment
         at += length
@@ -281,11 +338,11 @@ def _identify_png(data: bytes) -> ImageFacts:
     return ImageFacts("png", width, height, orientation, False, depth, body)
 
 
-def _check_png(data: bytes) -> None:
+def _check_png(data: bytes, facts: ImageFacts) -> None:
     """Walks every chunk up to IEND."""
     view = memoryview(data)
     at = len(PNG_SIGNATURE)
-    has_pixels = False
+    compressed = 0  # bytes of image data
     while True:
         length, kind = struct.unpack_from(">I4s", data, at)
         end = at + 8 + length
@@ -296,12 +353,17 @@ def _check_png(data: bytes) -> None:
             name = kind.decode("latin-1")
             raise ImageError(f"damaged: wrong CRC in the PNG chunk {name!r} at byte {at}")
         if kind == b"IDAT":
-            has_pixels = True
+            compressed += length
         elif kind == b"IEND":
             break
         at = end + 4
-    if not has_pixels:
+    if not compressed:
         raise ImageError("damaged: a PNG without image data")
+    size = facts.height * (facts.width * facts.depth * _PNG_CHANNELS.get(data[25], 4) // 8 + 2)
+    if compressed > 2 * size + _PNG_SPARE:
+        raise ImageError(
+            f"damaged: {compressed} bytes of image data for {facts.width}x{facts.height} pixels"
+        )
 
 
 @contextmanager
@@ -339,16 +401,15 @@ def _identify_other(data: bytes) -> ImageFacts:
 
 
 def _unknown(data: bytes) -> ImageError:
+    """For what no reader takes; where the kind is unmistakable, the header is at fault."""
+    for name, beginning in _UNMISTAKABLE.items():
+        if beginning.match(data):
+            return ImageError(f"damaged: the header of a {name} that makes no sense")
     return ImageError(f"not an image of a known kind: the file begins with {data[:16]!r}")
 
 
-def _check_other(data: bytes, facts: ImageFacts) -> None:
-    if facts.kind == "gif":
-        _check_gif(data)
-    elif facts.kind == "bmp":
-        _check_bmp(data, facts)
-    elif facts.kind == "jpeg2000" and b"\xff\xd9" not in data:  # its end-of-codestream marker
-        raise ImageError("truncated: no end-of-codestream marker")
+def _check_pixels(data: bytes, facts: ImageFacts) -> None:
+    """Lets Pillow decode the picture."""
     try:
         with _open_other(data) as image:
             image.load()
@@ -357,6 +418,8 @@ def _check_other(data: bytes, facts: ImageFacts) -> None:
     except Exception as error:  # as above: whatever Pillow raises, the file is at fault
         check_memory(facts.width * facts.height)
         text = _first_line(error)
+        if text.startswith("decoder error"):  # and a number
+            text = "its pixels cannot be decoded"
         raise ImageError(
             text if text.startswith("truncated") else f"truncated or damaged: {text}"
         ) from error
@@ -367,7 +430,7 @@ def check_memory(pixels: int) -> None:
     bytes(pixels * MEMORY_PER_PIXEL)  # zeros that are never read take no memory in truth
 
 
-def _check_gif(data: bytes) -> None:
+def _check_gif(data: bytes, _: ImageFacts) -> None:
     """Walks every block up to the trailer; Pillow looks no further than the first picture."""
     at = 13 + _colour_table(data[10])
     while data[at] != 0x3B:
@@ -394,6 +457,56 @@ def _check_bmp(data: bytes, facts: ImageFacts) -> None:
     row = (facts.width * depth + 31) // 32 * 4
     if compression in (0, 3) and len(data) < offset + row * facts.height:  # not run-length coded
         raise ImageError("truncated: the file ends before the image does")
+
+
+def _check_ppm(data: bytes, _: ImageFacts) -> None:
+    """Looks for the space that ends the last number of one written as text, without which it may
+    be cut."""
+    if data[:2] in (b"P2", b"P3") and not data[-1:].isspace():
+        raise ImageError("truncated: the file ends inside its last number")
+
+
+def _check_jpeg2000(data: bytes, _: ImageFacts) -> None:
+    if b"\xff\xd9" not in data:
+        raise ImageError("truncated: no end-of-codestream marker")
+
+
+def _check_webp(data: bytes, _: ImageFacts) -> None:
+    """Looks for image data that ends in zeros, as in a file that was not written to its end: its
+    decoders take any bits."""
+    at = 12
+    while at + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, at)
+        if kind in (b"VP8 ", b"VP8L", b"ALPH"):
+            body = data[at + 8 : at + 8 + length]
+            zeros = len(body) - len(body.rstrip(b"\0"))
+            if zeros > _WEBP_ZEROS and 8 * zeros > length:
+                raise ImageError(f"damaged: the last {zeros} bytes of the image data are zero")
+        at += 8 + length + (length & 1)
+
+
+def _check_tiff(data: bytes, _: ImageFacts) -> None:
+    """Looks for an entry of the first directory that is empty: decoders would do without it."""
+    order = "<" if data.startswith(b"II") else ">"
+    if data[2:4] not in (b"*\0", b"\0*"):
+        return  # of 64-bit offsets
+    (at,) = struct.unpack_from(order + "I", data, 4)
+    (count,) = struct.unpack_from(order + "H", data, at)
+    for entry in range(at + 2, at + 2 + 12 * count, 12):
+        if data[entry : entry + 12] == bytes(12):
+            raise ImageError(f"damaged: an empty entry in the TIFF directory, at byte {entry}")
+
+
+_CHECKS: dict[str, Callable[[bytes, ImageFacts], None]] = {
+    "jpeg": _check_jpeg,
+    "png": _check_png,
+    "gif": _check_gif,
+    "bmp": _check_bmp,
+    "ppm": _check_ppm,
+    "jpeg2000": _check_jpeg2000,
+    "webp": _check_webp,
+    "tiff": _check_tiff,
+}
 
 
 def _first_line(error: Exception) -> str:

@@ -19,8 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from im2rec.errors import ImageError, printable
 from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
-from im2rec.image_file import ImageFacts, check_memory, check_whole, identify
-from im2rec.jpeg_scan import find_damage
+from im2rec.image_file import (
+    ImageFacts,
+    check_edges,
+    check_memory,
+    check_structure,
+    check_whole,
+    identify,
+)
+from im2rec.jpeg_scan import ZEROS, find_damage, find_zeros
 
 if TYPE_CHECKING:
     import cv2
@@ -53,6 +60,7 @@ _LEFT_OVER = re.compile(r"Corrupt JPEG data: \d+ extraneous bytes before marker 
 _DAMAGE = re.compile(
     r"Corrupt JPEG data: (?!\d+ extraneous bytes before marker 0xd9|bad ICC marker).*"
     r"|Premature end of JPEG file.*|Inconsistent progression sequence.*"
+    r"|JPEGLib: (?:Corrupt JPEG data: premature|Premature).*"  # in a TIFF
 )
 # Remarks on the header that leave the picture whole. libjpeg prints no more than its first remark,
 # so behind one of these it would be silent about damage.
@@ -60,6 +68,7 @@ _HIDES_DAMAGE = re.compile(
     r"Warning: unknown JFIF revision number.*|Unknown Adobe color transform code.*"
     r"|Invalid SOS parameters for sequential JPEG.*"
 )
+_FEW_ZEROS = bytes(4)
 _JFIF_MAJOR = re.compile(rb"(\xff\xe0..JFIF\0)[^\x01]", re.DOTALL)
 _ADOBE_TRANSFORM = re.compile(rb"(\xff\xee..Adobe.{6})[^\0-\2]", re.DOTALL)
 
@@ -109,8 +118,10 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
             f"too large: {facts.width}x{facts.height} pixels, over --max-pixels "
             f"{options.max_pixels}"
         )
+    check_edges(facts)
     if options.pass_through:
         check_whole(data, facts)
+        _check_zeros(data, facts)
         return PackedImage(data, facts)
     scale = _dct_scale(facts, options)
     picture, remarks = decode(data, facts, options.color, scale)
@@ -156,14 +167,15 @@ def decode(
     not the file.
     """
     pixels = facts.width * facts.height
+    check_edges(facts)
     if pixels > OPENCV_MAX_PIXELS:
         raise ImageError(
             f"too large: {facts.width}x{facts.height} pixels, over OpenCV's limit of "
             f"{OPENCV_MAX_PIXELS}"
         )
-    if facts.kind == "png" or (facts.kind == "jpeg" and not data.endswith(b"\xff\xd9")):
-        # OpenCV lets a wrong CRC pass, and takes zeros in the place of a JPEG's end for its codes
-        check_whole(data, facts)
+    # OpenCV lets a wrong CRC pass, takes zeros in the place of a JPEG's end for its codes...
+    check_structure(data, facts)
+    _check_zeros(data, facts)
     flags = color if scale == 1 else color | _REDUCED[scale]
     picture, remarks = _imdecode(data, facts, flags)
     if any(map(_HIDES_DAMAGE.fullmatch, remarks)):
@@ -177,9 +189,27 @@ def decode(
         raise ImageError(f"damaged {facts.kind}: {said}")
     if damage:
         raise ImageError(f"damaged {facts.kind}: {_short(damage[0])}")
+    if facts.kind == "tiff" and (remarks or not _tells_of_tiff()):
+        check_whole(data, facts)  # OpenCV goes on behind strips that cannot be decoded
     if any(map(_LEFT_OVER.fullmatch, remarks)) and (found := find_damage(data)):
         raise ImageError(f"damaged {facts.kind}: the scan has {found}")
     return picture, remarks
+
+
+def _check_zeros(data: bytes, facts: ImageFacts) -> None:
+    """Raises ImageError for a JPEG's scan with a run of zeros in it that is no picture's, as in a
+    file that was never written whole. Every 64th byte tells whether there may be one."""
+    if facts.kind == "jpeg" and _FEW_ZEROS in data[facts.body :: ZEROS // 4]:
+        damage = find_zeros(data)
+        if damage:
+            raise ImageError(f"damaged jpeg: the scan has {damage}")
+
+
+def _tells_of_tiff() -> bool:
+    """Whether we hear what libtiff says: OpenCV prints it from 5 on."""
+    import cv2
+
+    return codec_log().is_capturing and int(cv2.__version__.split(".")[0]) >= 5
 
 
 # What makes IMREAD_REDUCED_GRAYSCALE_2... of IMREAD_GRAYSCALE, and the same of IMREAD_COLOR.
@@ -332,6 +362,11 @@ class CodecLog:
             else:
                 self._fd = os.dup(tempfile.TemporaryFile().fileno())  # noqa: SIM115
             os.dup2(self._fd, 2)
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether what the codecs print comes here."""
+        return self._fd != -1
 
     def take(self) -> tuple[str, ...]:
         """The lines since the last take, each shortened; nothing where nothing is captured."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _LOOKAHEAD = 16  # bits of the longest Huffman code
@@ -21,6 +22,8 @@ _MAX_DC = 1024  # 8 x 128: the mean of a block of 8-bit samples, as DCT scales i
 _SOF_BASELINE = (0xC0, 0xC1)
 _SOF_OTHER = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
+ZEROS = 256  # bytes; a run of so many holds at least a block of each table
+_SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _RST = re.compile(rb"\xff[\xd0-\xd7]")
 
 _Code = tuple[int, int]  # bits of the code, its symbol
@@ -66,6 +69,66 @@ def find_damage(data: bytes) -> str | None:
         return _find_damage(data)
     except (IndexError, KeyError, ValueError, ZeroDivisionError, struct.error):
         return None  # libjpeg has decoded it: a header that is odd, not damaged
+
+
+def find_zeros(data: bytes) -> str | None:
+    """A run of zeros inside a scan that cannot be a picture's.
+
+    The shortest code of a Huffman table is zeros alone. Where it stands for a coefficient, a run of
+    zeros would be whole blocks of equal coefficients, one as large as the next: there are no such
+    pictures. Where it ends a block, the run may be a plain area, so that nothing is said, nor of
+    arithmetic codes.
+    """
+    try:
+        return _find_zeros(data)
+    except (IndexError, KeyError, ValueError, struct.error):
+        return None  # another's business, as above
+
+
+def _find_zeros(data: bytes) -> str | None:
+    first: dict[int, int] = {}  # the symbol whose code is zeros, by class << 4 | number
+    at = 2
+    while True:
+        at = data.index(b"\xff", at)
+        while data[at] == 0xFF:
+            at += 1
+        marker, at = data[at], at + 1
+        if marker == 0xD9:
+            return None
+        if marker in _STANDALONE:
+            continue
+        (length,) = struct.unpack_from(">H", data, at)
+        segment = data[at + 2 : at + length]
+        at += length
+        if marker == 0xC4:
+            first.update(_first_symbols(segment))
+        elif marker == 0xDA:
+            end = _SCAN_END.search(data, at)
+            zeros = data.find(bytes(ZEROS), at, end.start() if end else len(data))
+            if zeros != -1 and any(map(_is_coefficient, _ac_symbols(segment, first))):
+                return f"a run of zeros at byte {zeros}"
+            at = end.start() if end else len(data)
+
+
+def _first_symbols(segment: bytes) -> Iterator[tuple[int, int]]:
+    """For each table of a DHT segment, the symbol of its first code."""
+    at = 0
+    while at < len(segment):
+        yield segment[at], segment[at + 17]
+        at += 17 + sum(segment[at + 1 : at + 17])
+
+
+def _ac_symbols(header: bytes, first: dict[int, int]) -> Iterator[int]:
+    """The first symbols of the AC tables that a scan uses."""
+    count = header[0]
+    if header[2 + 2 * count]:  # the end of its spectrum; 0 for DC alone
+        for number in range(count):
+            yield first[0x10 | header[2 + 2 * number] & 15]
+
+
+def _is_coefficient(symbol: int) -> bool:
+    """Whether an AC symbol is a coefficient or 16 zeros, and not the end of a block or of many."""
+    return symbol & 15 != 0 or symbol == 0xF0
 
 
 def _find_damage(data: bytes) -> str | None:
