@@ -238,7 +238,7 @@ def check_structure(data: bytes, facts: ImageFacts) -> None:
     try:
         if check:
             check(data, facts)
-    except (IndexError, struct.error) as error:
+    except (IndexError, ValueError, struct.error) as error:
         raise ImageError("truncated: the file ends before the image does") from error
 
 
@@ -467,8 +467,15 @@ def _check_ppm(data: bytes, _: ImageFacts) -> None:
 
 
 def _check_jpeg2000(data: bytes, _: ImageFacts) -> None:
+    """Looks for the end and for the start of each tile: a tile that is not there is left black."""
     if b"\xff\xd9" not in data:
         raise ImageError("truncated: no end-of-codestream marker")
+    size = data.index(b"\xff\x4f\xff\x51") + 8  # behind the markers, a length, and capabilities
+    right, bottom, _, _, width, height, left, top = struct.unpack_from(">8I", data, size)
+    tiles = -(-(right - left) // max(width, 1)) * -(-(bottom - top) // max(height, 1))
+    found = data.count(b"\xff\x90\0\x0a", size)
+    if found < tiles:
+        raise ImageError(f"truncated: {found} of {tiles} tiles")
 
 
 def _check_webp(data: bytes, _: ImageFacts) -> None:

@@ -27,7 +27,7 @@ from im2rec.image_file import (
     check_whole,
     identify,
 )
-from im2rec.jpeg_scan import ZEROS, find_damage, find_zeros
+from im2rec.jpeg_scan import find_damage, find_zeros
 
 if TYPE_CHECKING:
     import cv2
@@ -68,7 +68,9 @@ _HIDES_DAMAGE = re.compile(
     r"Warning: unknown JFIF revision number.*|Unknown Adobe color transform code.*"
     r"|Invalid SOS parameters for sequential JPEG.*"
 )
-_FEW_ZEROS = bytes(4)
+# Where so many in a row of every 64th byte of a JPEG's scan are zeros, a block of a disk may be
+# missing. Where nothing is decoded, time counts, and no less than a page of memory is looked for.
+_FEW_ZEROS, _EVERY, _EVERY_PASSED = bytes(4), 64, 512
 _JFIF_MAJOR = re.compile(rb"(\xff\xe0..JFIF\0)[^\x01]", re.DOTALL)
 _ADOBE_TRANSFORM = re.compile(rb"(\xff\xee..Adobe.{6})[^\0-\2]", re.DOTALL)
 
@@ -121,7 +123,7 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
     check_edges(facts)
     if options.pass_through:
         check_whole(data, facts)
-        _check_zeros(data, facts)
+        _check_zeros(data, facts, _EVERY_PASSED)
         return PackedImage(data, facts)
     scale = _dct_scale(facts, options)
     picture, remarks = decode(data, facts, options.color, scale)
@@ -175,7 +177,7 @@ def decode(
         )
     # OpenCV lets a wrong CRC pass, takes zeros in the place of a JPEG's end for its codes...
     check_structure(data, facts)
-    _check_zeros(data, facts)
+    _check_zeros(data, facts, _EVERY)
     flags = color if scale == 1 else color | _REDUCED[scale]
     picture, remarks = _imdecode(data, facts, flags)
     if any(map(_HIDES_DAMAGE.fullmatch, remarks)):
@@ -196,10 +198,10 @@ def decode(
     return picture, remarks
 
 
-def _check_zeros(data: bytes, facts: ImageFacts) -> None:
+def _check_zeros(data: bytes, facts: ImageFacts, every: int) -> None:
     """Raises ImageError for a JPEG's scan with a run of zeros in it that is no picture's, as in a
-    file that was never written whole. Every 64th byte tells whether there may be one."""
-    if facts.kind == "jpeg" and _FEW_ZEROS in data[facts.body :: ZEROS // 4]:
+    file that was never written whole. One byte of each `every` tells whether there may be one."""
+    if facts.kind == "jpeg" and _FEW_ZEROS in data[facts.body :: every]:
         damage = find_zeros(data)
         if damage:
             raise ImageError(f"damaged jpeg: the scan has {damage}")

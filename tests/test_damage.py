@@ -364,15 +364,15 @@ def test_a_block_of_zeros_is_seen(name: str, size: int, worker: ProcessPoolExecu
     counts = worker.submit(tally, data, holes).result()
     if "progressive" in name:  # whose shortest code may end a block, so that a scan may hold zeros
         assert counts["convert"][2] <= 1
-        assert counts["pass-through"][0] > 0
     else:
         assert counts["convert"] == [len(holes), 0, 0]
+    if size == 4096 and "progressive" not in name:
         assert counts["pass-through"] == [len(holes), 0, 0]
 
 
 def test_a_run_of_zeros_is_named_by_its_place(worker: ProcessPoolExecutor) -> None:
     data = LARGE_KINDS["jpeg"]
-    hole = data[:9000] + bytes(300) + data[9300:]
+    hole = data[:9000] + bytes(2048) + data[11048:]
     expected = f"damaged jpeg: the scan has a run of zeros at byte {9000 - (data[8999] == 0)}"
     assert worker.submit(reason, hole, PASS).result() == expected
     assert worker.submit(reason, hole).result() == expected
@@ -669,6 +669,10 @@ REFUSED = {
         KINDS["tiff little strips"][:46] + bytes(12) + KINDS["tiff little strips"][58:],
         "damaged: an empty entry in the TIFF directory, at byte 46",
     ),
+    "jpeg2000 of one tile for many": (
+        KINDS["jpeg2000 bare"][:8] + struct.pack(">II", 240, 170) + KINDS["jpeg2000 bare"][16:],
+        "truncated: 1 of 100 tiles",
+    ),
     "jpeg behind junk": (
         b"junk" + KINDS["jpeg"],
         "not an image of a known kind: the file begins with "
@@ -691,9 +695,6 @@ REFUSED_BY_PILLOW = {
     "tiff whose directory is in its header": b"II*\0\4\0\0\0" + bytes(99),
     "ppm of a long number": b"P6\n" + b"9" * 10**5 + b" 1\n255\n",
     "webp 4000x4000": webp_of_size(4000, 4000),
-    "jpeg2000 4000x4000": KINDS["jpeg2000 bare"][:8]
-    + struct.pack(">II", 4000, 4000)
-    + KINDS["jpeg2000 bare"][16:],
 }
 
 
