@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -28,6 +28,7 @@ from im2rec.errors import (
     TooManyFailures,
     printable,
 )
+from im2rec.interrupts import HELD, signals_held
 
 if TYPE_CHECKING:
     from im2rec.inspection import RecordLine, Summary
@@ -41,6 +42,7 @@ EXIT_SIGNAL = 128  # + the signal's number, as shells have it
 EXIT_PIPE = EXIT_SIGNAL + 13  # SIGPIPE, which Python turns into an exception
 
 MAX_LINES = 20  # failures, remarks, problems of a kind printed one by one; the rest are counted
+CLEAN_UP = 2.0  # seconds within which a second signal does not end the run once more
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where stderr is no terminal
 INTERPOLATION_NAMES = ("nearest", "linear", "cubic", "area", "lanczos", "auto", "random")
 INTERPOLATION_NUMBERS = {
@@ -78,51 +80,87 @@ class _Ended(BaseException):
         self.number = number
 
 
-def _end(number: int, _: object) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # once is enough: the clean-up must not be cut short
-    raise _Ended(number)
-
-
 def main() -> NoReturn:
     """Runs the program and exits; whatever a user can cause ends in one line on stderr."""
     _prepare_streams()
     # NumPy's linear algebra, which nothing here uses, would start a thread for each CPU, and a
     # process that has threads cannot be forked.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end)
-    code = EXIT_DONE
+    try:
+        _prepare_signals()
+        code = _run()
+        for number in HELD:  # what is done is done, and told by the exit code
+            signal.signal(number, signal.SIG_IGN)
+    except BaseException as error:
+        signalled = _signal_behind(error)
+        if signalled is None:
+            raise
+        code = exit_code(signalled)
+        name = signal.Signals(code - EXIT_SIGNAL).name if code > EXIT_SIGNAL else "Ctrl-C"
+        _say_error(f"ended by {name}; nothing was left half-written")
+    _let_go_of_streams()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """Runs the program; its exit code."""
     try:
         code = cli.main(standalone_mode=False, prog_name="im2rec") or EXIT_DONE
         sys.stdout.flush()
+        return code
     except (_PipeClosed, BrokenPipeError):  # the reader has seen enough, as with `| head`
-        code = EXIT_PIPE
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE
+    except SystemExit:  # click's own for that, as with `--help | head`
+        if isinstance(sys.stdout, click.utils.PacifyFlushWrapper):  # type: ignore[arg-type]
+            return EXIT_PIPE
+        raise
     except click.exceptions.Exit as error:
-        code = error.exit_code
+        return error.exit_code
     except click.exceptions.NoArgsIsHelpError as error:  # `im2rec` alone
-        code = EXIT_CANNOT
         _say(error.format_message())
+        return EXIT_CANNOT
     except click.ClickException as error:
-        code = EXIT_CANNOT
         _say_error(_click_message(error))
+        return EXIT_CANNOT
     except Im2recError as error:
-        code = exit_code(error)
         _say_error(str(error))
+        return exit_code(error)
     except OSError as error:
-        code = exit_code(error)
         path = f"{printable(str(error.filename))}: " if error.filename else ""
         _say_error(f"{path}{error.strerror or error}")
+        return exit_code(error)
     except MemoryError as error:
-        code = exit_code(error)
         _say_error("out of memory")
-    except (_Ended, KeyboardInterrupt, click.Abort) as error:
-        code = exit_code(error)
-        name = signal.Signals(code - EXIT_SIGNAL).name if code > EXIT_SIGNAL else "Ctrl-C"
-        _say_error(f"ended by {name}; nothing was left half-written")
-    sys.exit(code)
+        return exit_code(error)
+
+
+def _signal_behind(error: BaseException | None) -> BaseException | None:
+    """The end by a signal that an exception stems from: libraries turn it into errors of theirs."""
+    while error and not isinstance(error, _Ended | KeyboardInterrupt | click.Abort):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _prepare_signals() -> None:
+    """Makes signals end the run from wherever it stands, whatever the parent does with its own."""
+    came: list[float] = []  # when
+
+    def end(number: int, _: object) -> None:
+        # Once is enough: the clean-up must not be cut short. But where the exception fell into a
+        # finalizer, Python has dropped it.
+        if not came or time.monotonic() - came[-1] > CLEAN_UP:
+            came.append(time.monotonic())
+            raise _Ended(number)
+
+    for number in HELD:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or `&` in a script
+            signal.signal(number, end)
+    # What a parent ignores or blocks is inherited. Without these, the ends of workers are not told,
+    # and the signals above never come.
+    if hasattr(signal, "SIGCHLD"):
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def _prepare_streams() -> None:
@@ -139,6 +177,15 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _let_go_of_streams() -> None:
+    """Drops what cannot be written, else it would fail once more as Python ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _click_message(error: click.ClickException) -> str:
@@ -178,11 +225,9 @@ def _print_json(value: Any, indent: int | None = None) -> None:
 
 
 def _say(text: str) -> None:
-    """Anything else, on stderr; if nobody reads it, the work goes on."""
-    try:
+    """Anything else, on stderr; if nobody reads it, or its disk is full, the work goes on."""
+    with suppress(OSError):
         click.echo(text, err=True)
-    except BrokenPipeError:  # what is left in the buffer must not fail at the end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _say_error(text: str) -> None:
@@ -509,7 +554,8 @@ def make_list_command(
     ImageFolder has them; their names go to PREFIX.classes.txt. With ratios or chunks there are
     several lists, and each image is in exactly one.
     """
-    from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
+    with signals_held():  # an exception amid an import may be lost, or become another
+        from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
 
     talk = _Talk(quiet, verbose)
     extensions = _extensions(exts) if exts else DEFAULT_EXTENSIONS
@@ -706,9 +752,10 @@ def pack_command(
     there is none, for data/set_train.lst, data/set_val.lst and the others that make-list writes.
     Several shards are PREFIX_000.rec... with the joint index PREFIX.idx.
     """
-    from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
-    from im2rec.pack import PackOptions, check_apart, check_root, dependency_file, find_lists
-    from im2rec.shards import family_lists
+    with signals_held():
+        from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
+        from im2rec.pack import PackOptions, check_apart, check_root, dependency_file, find_lists
+        from im2rec.shards import family_lists
 
     talk = _Talk(quiet, verbose)
     given = _source("interpolation") != click.core.ParameterSource.DEFAULT
@@ -872,8 +919,9 @@ def inspect_command(
 
     REC is a .rec file, or the prefix of a set or of its shards. An index is not needed.
     """
-    from im2rec.inspection import inspect_set
-    from im2rec.shards import find_set
+    with signals_held():
+        from im2rec.inspection import inspect_set
+        from im2rec.shards import find_set
 
     talk = _Talk(quiet, verbose)
     summaries = []
@@ -1009,7 +1057,9 @@ def verify_command(
     codec can tell.
     """
     from im2rec.shards import find_set
-    from im2rec.verify import VerifyOptions, verify_set
+
+    with signals_held():
+        from im2rec.verify import VerifyOptions, verify_set
 
     talk = _Talk(quiet, verbose)
     if list_paths and len(recs) + len(list_paths) > 2:

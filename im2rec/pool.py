@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from types import ModuleType
@@ -142,7 +142,8 @@ class Pool(Generic[Task, Answer]):
             raise OptionError(f"start method {method!r} does not exist on this platform")
         if method == "fork" and preload and _threads() == 1:
             try:
-                preload()
+                with signals_held():  # an exception amid an import may be lost, or become another
+                    preload()
             except Exception as error:  # a library that cannot be loaded
                 found = f"cannot start worker processes: {_words(error)}"
                 raise WorkerError(found, ()) from error
@@ -177,7 +178,8 @@ class Pool(Generic[Task, Answer]):
                     worker.pipe.send(None)
         for worker in self._workers:
             worker.process.join()
-            worker.process.close()
+            with suppress(ValueError):  # where SIGCHLD is ignored, no end of a process is told
+                worker.process.close()
             worker.pipe.close()
         self._notes.cleanup()
 
@@ -294,6 +296,10 @@ class Pool(Generic[Task, Answer]):
 
     def _hire(self) -> None:
         """Starts one more worker."""
+        if self._context.get_start_method() != "fork" and sys.platform != "win32":
+            # Were it started together with the worker, it would unblock the signals before that.
+            with signals_held(), suppress(OSError):  # where it cannot start, nor can a worker
+                resource_tracker.ensure_running()
         # An exception amid that would leave a process that nothing knows of, and a new worker must
         # not get the terminal's Ctrl-C.
         with signals_held():
@@ -438,7 +444,11 @@ def _words(error: Exception) -> str:
 
 
 def _end_with_parent() -> None:
+    born = os.getppid()  # the parent's number, or that of the fork server
     parent = multiprocessing.parent_process()
     if parent is not None:
-        parent.join()
+        # That the parent is gone shows at once, but only if all workers that were forked after this
+        # one have gone, too: one that hangs must not keep the others.
+        while parent.is_alive() and os.getppid() == born:
+            parent.join(1)
         os._exit(1)

@@ -284,6 +284,20 @@ def _noted(work: str) -> list[str]:
     return [name.removesuffix(NOTE) for name in os.listdir(work) if name.endswith(NOTE)]
 
 
+_locks: set[int] = set()  # file descriptors of this process that hold one
+
+
+def _forget_locks() -> None:
+    """In a forked process: one that outlives the run, for it hangs, must not keep its lock."""
+    for fd in _locks:
+        os.close(fd)
+    _locks.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_locks)
+
+
 def _is_utf8(name: str) -> bool:
     return not any("\ud800" <= char <= "\udfff" for char in name)
 
@@ -310,6 +324,7 @@ def _lock(work: str, prefix: str) -> int:
             raise  # a file system without locks
         with suppress(FileNotFoundError):
             if os.path.samestat(os.stat(path), os.fstat(fd)):
+                _locks.add(fd)
                 return fd
         os.close(fd)  # locked, but the folder was removed meanwhile
 
@@ -368,6 +383,7 @@ def _leave(work: str, lock: int, owner: int, keep: list[bool]) -> None:
     """Removes the work folder and gives up the lock; in a forked copy of the owner, nothing."""
     if os.getpid() != owner:
         return
+    _locks.discard(lock)
     with suppress(OSError):  # what stays is cleared by the next run
         _clear(work, keep[0])
         if sys.platform == "win32":  # an open file cannot be removed there
