@@ -42,7 +42,6 @@ EXIT_SIGNAL = 128  # + the signal's number, as shells have it
 EXIT_PIPE = EXIT_SIGNAL + 13  # SIGPIPE, which Python turns into an exception
 
 MAX_LINES = 20  # failures, remarks, problems of a kind printed one by one; the rest are counted
-CLEAN_UP = 2.0  # seconds within which a second signal does not end the run once more
 PLAIN_INTERVAL = 5.0  # seconds between progress lines where stderr is no terminal
 INTERPOLATION_NAMES = ("nearest", "linear", "cubic", "area", "lanczos", "auto", "random")
 INTERPOLATION_NUMBERS = {
@@ -143,15 +142,25 @@ def _signal_behind(error: BaseException | None) -> BaseException | None:
 
 def _prepare_signals() -> None:
     """Makes signals end the run from wherever it stands, whatever the parent does with its own."""
-    came: list[float] = []  # when
+    came: list[int] = []
 
     def end(number: int, _: object) -> None:
-        # Once is enough: the clean-up must not be cut short. But where the exception fell into a
-        # finalizer, Python has dropped it.
-        if not came or time.monotonic() - came[-1] > CLEAN_UP:
-            came.append(time.monotonic())
+        if not came:  # once is enough: the clean-up must not be cut short
+            came.append(number)
             raise _Ended(number)
 
+    def end_again(*_: object) -> None:
+        signal.raise_signal(came.pop())
+
+    def end_soon(dropped: Any) -> None:
+        """Python drops what is raised in a finalizer, or in a callback of an import."""
+        if isinstance(dropped.exc_value, _Ended) and hasattr(signal, "setitimer"):
+            signal.signal(signal.SIGALRM, end_again)
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+        else:
+            sys.__unraisablehook__(dropped)
+
+    sys.unraisablehook = end_soon
     for number in HELD:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or `&` in a script
             signal.signal(number, end)
@@ -554,7 +563,7 @@ def make_list_command(
     ImageFolder has them; their names go to PREFIX.classes.txt. With ratios or chunks there are
     several lists, and each image is in exactly one.
     """
-    with signals_held():  # an exception amid an import may be lost, or become another
+    with signals_held():  # an exception amid an import may become another
         from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
 
     talk = _Talk(quiet, verbose)

@@ -37,7 +37,6 @@ WORKERS_PER_CPU = 2  # at most; 64 on 2 CPUs, which take each other's caches, to
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
 LOOK_EVERY = 1.0  # seconds between two looks at what the workers have in hand
 _NOTE = struct.Struct("<?Q")  # whether something is in hand, and its number
-_FAILURE = "failure"  # the file, beside the notes, where a worker says why its setup failed
 
 _Pipe: TypeAlias = "connection.Connection[Any, Any]"
 
@@ -142,7 +141,7 @@ class Pool(Generic[Task, Answer]):
             raise OptionError(f"start method {method!r} does not exist on this platform")
         if method == "fork" and preload and _threads() == 1:
             try:
-                with signals_held():  # an exception amid an import may be lost, or become another
+                with signals_held():  # an exception amid an import may become another
                     preload()
             except Exception as error:  # a library that cannot be loaded
                 found = f"cannot start worker processes: {_words(error)}"
@@ -200,7 +199,8 @@ class Pool(Generic[Task, Answer]):
         self._workers[worker].task = task
         try:
             self._workers[worker].pipe.send(task)
-        except OSError:  # the other end is closed
+        except OSError:  # the other end is closed; what it said last is told
+            self.wait()
             raise self._death() from None
 
     def wait(self) -> list[tuple[int, Task, Answer]]:
@@ -287,7 +287,7 @@ class Pool(Generic[Task, Answer]):
 
     def _noted(self, pid: int) -> int | None:
         """The number that a worker has in hand."""
-        with suppress(OSError):  # none yet, or its worker has made it the failure
+        with suppress(OSError):  # none yet
             data = Path(self._notes.name, str(pid)).read_bytes()
             if len(data) == _NOTE.size:
                 busy, number = _NOTE.unpack(data)
@@ -327,11 +327,7 @@ class Pool(Generic[Task, Answer]):
 
     def _death(self) -> WorkerError:
         """The error for a worker that has ended unasked."""
-        failure = Path(self._notes.name) / _FAILURE
-        if failure.exists():
-            found = f"a worker process cannot start: {failure.read_text(encoding='utf-8')}"
-        else:
-            found = "a worker process died (killed, out of memory, or a crashing decoder)"
+        found = "a worker process died (killed, out of memory, or a crashing decoder)"
         return WorkerError(found, tuple(map(self._name, self.in_hand())))
 
 
@@ -396,7 +392,13 @@ def _work(
     notes: str,
 ) -> None:
     """What a worker does all its life: tasks in, answers out, until it is told None."""
-    _start_worker(notes, setup)
+    try:
+        _start_worker(notes, setup)
+    except Exception as error:  # whatever it is, it must be told, and without a traceback
+        told = WorkerError(f"a worker process cannot start: {_words(error)}", ())
+        with suppress(OSError):  # the parent is no more
+            pipe.send((told, traceback.format_exc()))
+        os._exit(1)
     with suppress(EOFError, BrokenPipeError):  # the parent is no more
         while (task := pipe.recv()) is not None:
             try:
@@ -423,19 +425,12 @@ def _start_worker(notes: str, setup: Callable[[], None]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
-    path = Path(notes) / str(os.getpid())
-    try:
-        with open(path, "w+b") as file:
-            file.write(_NOTE.pack(False, 0))
-            file.flush()
-            _note = mmap.mmap(file.fileno(), _NOTE.size)
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        setup()
-    except Exception as error:  # whatever it is, it must be told, and without a traceback
-        with suppress(OSError):  # no room even for that
-            path.write_text(_words(error), encoding="utf-8", errors="replace")
-            path.replace(Path(notes) / _FAILURE)  # so that it is there whole before this one ends
-        os._exit(1)
+    with open(Path(notes) / str(os.getpid()), "w+b") as file:
+        file.write(_NOTE.pack(False, 0))
+        file.flush()
+        _note = mmap.mmap(file.fileno(), _NOTE.size)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    setup()
 
 
 def _words(error: Exception) -> str:

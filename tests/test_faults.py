@@ -258,3 +258,112 @@ def test_numbers_of_any_length_are_no_traceback(tmp_path: Path, im2rec: Run) -> 
     im2rec("pack", "--shard-size", "9" * 400, "--max-failures", "9" * 400, "set", CLEAN)
     im2rec("pack", "--resize", "4294967297", "set", CLEAN, code=2)
     im2rec("pack", "--resize", "65501", "--max-pixels", "1073741824", "set", CLEAN, code=2)
+
+
+def pack_after(preparation: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Packs the first 50 rows, from a process in which this Python code has run first."""
+    rows = (folder / "set.lst").read_text("utf-8").splitlines(keepends=True)
+    (folder / "set.lst").write_text("".join(rows[:50]), encoding="utf-8")
+    arguments = ["-m", "im2rec", "pack", "set", str(CLEAN), "--workers", "2", *options]
+    code = (
+        f"import os, resource, signal, sys; {preparation};"
+        "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+@pytest.mark.parametrize(
+    "preparation",
+    [
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+    ],
+    ids=["ignored", "blocked"],
+)
+def test_signals_that_the_parent_ignores_or_blocks_change_nothing(
+    preparation: str, method: str, long_list: Path
+) -> None:
+    done = pack_after(preparation, long_list.parent, "--start-method", method)
+    assert (done.returncode, done.stderr[:22]) == (0, "set: 50 of 50 images p")
+
+
+def test_a_signal_that_the_parent_blocks_ends_the_run(long_list: Path) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        process = start_packing(long_list)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+    process.terminate()
+    process.communicate(timeout=10)
+    assert process.returncode == 143
+    assert_older_set_untouched(long_list.parent)
+
+
+@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+def test_a_worker_that_hangs_keeps_neither_the_others_nor_the_lock(
+    packing: subprocess.Popen[str], which: int, tmp_path: Path, im2rec: Run
+) -> None:
+    """When the parent is killed."""
+    hanging = sorted(family(packing))[which]
+    os.kill(hanging, signal.SIGSTOP)
+    packing.kill()
+    packing.wait()
+    try:
+        wait_for(lambda: family(packing) == [hanging], "workers outlive their parent")
+        (tmp_path / "set.lst").write_text("0\t0\tdog/dog_0.jpg\n", encoding="utf-8")
+        im2rec("pack", "set", CLEAN)
+    finally:
+        os.kill(hanging, signal.SIGKILL)
+
+
+def test_a_worker_that_finds_no_room_for_its_note_says_so(long_list: Path) -> None:
+    limit = "resource.setrlimit(resource.RLIMIT_FSIZE, (4, 4))"  # bytes
+    done = pack_after(limit, long_list.parent)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "im2rec: error: a worker process cannot start: OSError: [Errno 27] File too large\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("{im2rec} make-list list {clean} 2>/dev/full", 0),
+        ("{im2rec} pack nowhere {clean} 2>/dev/full", 2),
+        ("{im2rec} inspect nowhere >/dev/full 2>/dev/full", 2),
+        ("{im2rec} --help >/dev/full", 2),
+        ("{im2rec} --help | true", 141),
+        ("{im2rec} make-list list {clean} 2>&1 | true", 0),
+    ],
+)
+def test_what_cannot_be_told_changes_no_exit_code(command: str, code: int, tmp_path: Path) -> None:
+    line = command.format(im2rec=f"{sys.executable} -m im2rec", clean=CLEAN)
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        cwd=tmp_path,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_a_work_folder_that_vanishes_is_an_error(
+    packing: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    (tmp_path / ".set.im2rec").rename(tmp_path / "elsewhere")
+    _, stderr = packing.communicate(timeout=20)
+    assert packing.returncode == 2
+    assert stderr == "im2rec: error: set: cannot write: no such file or directory\n"
+    assert family(packing) == []
+    assert (tmp_path / "set.rec").read_bytes() == b"older"

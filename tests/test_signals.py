@@ -1,0 +1,210 @@
+"""Signals at each stage of a run, made to come right there: by a hook on what Python tells of."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import CLEAN
+
+# Does something to the process in which an event of Python's audit (sys.addaudithook) comes whose
+# arguments have a word in them, once. WHO is "parent" or "worker".
+HOOK = """
+import os, signal, sys
+event, word, who, deed = os.environ["AT"].split("|")
+first = os.environ.setdefault("PARENT", str(os.getpid()))
+done = []
+
+class Finalizer:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+def hook(name, arguments):
+    if name == event and not done and word in repr(arguments):
+        if (who == "parent") == (first == str(os.getpid())):
+            done.append(name)
+            exec(deed)
+
+sys.addaudithook(hook)
+"""
+SEND = "os.kill(os.getpid(), signal.{})"
+SET = [f"set_{number:03d}.{ending}" for number in range(4) for ending in ("rec", "idx")]
+SET += ["set.idx", "set.manifest.json"]
+
+Hooked = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def hooked(tmp_path: Path) -> Iterator[Hooked]:
+    """Starts the command line with the hook, beside an older set of files."""
+    (tmp_path / "hook").mkdir()
+    (tmp_path / "hook" / "sitecustomize.py").write_text(HOOK, encoding="utf-8")
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "temporary").mkdir()
+    rows = [f"{number}\t0\tdog/dog_{number % 3}.jpg\n" for number in range(24)]
+    (work / "set.lst").write_text("".join(rows), encoding="utf-8")
+    for name in SET:
+        (work / name).write_bytes(b"older")
+    started: list[subprocess.Popen[str]] = []
+
+    def start(at: str, *arguments: object) -> subprocess.Popen[str]:
+        path = f"{tmp_path / 'hook'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        temporary = str(tmp_path / "temporary")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "im2rec", *map(str, arguments)],
+            cwd=work,
+            env={**os.environ, "PYTHONPATH": path, "AT": at, "TMPDIR": temporary},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        for survivor in family(process.pid):
+            os.kill(survivor, signal.SIGKILL)
+        process.kill()
+        process.communicate()
+
+
+def family(session: int) -> list[int]:
+    """The processes of a session that are alive."""
+    alive = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = Path("/proc", name, "stat").read_text("utf-8").rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            alive.append(int(name))
+    return alive
+
+
+def assert_ended(process: subprocess.Popen[str], code: int, folder: Path) -> str:
+    """What it said; asserts that it ends with this code and leaves neither process nor file."""
+    out, err = process.communicate(timeout=20)
+    deadline = time.monotonic() + 10  # the fork server ends by itself, behind its parent
+    while family(process.pid):
+        assert time.monotonic() < deadline, "a process is left"
+        time.sleep(0.01)
+    assert (process.returncode, "Traceback" in err, out) == (code, False, ""), err
+    assert list((folder / "temporary").iterdir()) == []
+    assert [name for name in os.listdir(folder / "work") if name.startswith(".")] == []
+    return err
+
+
+PACK = ("pack", "set", CLEAN, "--shards", "4", "--workers", "2", "-q")
+BEFORE = [  # event of the audit, word in its arguments
+    ("import", "'im2rec.shards'"),
+    ("open", "set.lst"),
+    ("os.mkdir", ".set.im2rec"),
+    ("open", ".set.im2rec/lock"),
+    ("open", "joint.idx"),
+    ("import", "'cv2'"),
+    ("tempfile.mkdtemp", "notes"),
+    ("os.fork", ""),
+    ("open", ".idx"),
+    ("open", "manifest.json"),
+]
+WHILE = [  # it is published: all the new files get their names
+    ("os.rename", ".im2rec/set_000.rec', 'set_000.rec'"),
+    ("os.link", "set_002.idx"),
+    ("os.rename", "set.manifest.json"),
+    ("os.remove", "older set_001.rec"),
+    ("os.rmdir", "'.set.im2rec'"),
+]
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("event", "word"), BEFORE)
+def test_before_publishing_the_older_set_stays(
+    event: str, word: str, name: str, hooked: Hooked, tmp_path: Path
+) -> None:
+    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *PACK)
+    said = assert_ended(process, 128 + getattr(signal, name), tmp_path)
+    assert said == f"im2rec: error: ended by {name}; nothing was left half-written\n"
+    assert {(tmp_path / "work" / each).read_bytes() for each in SET} == {b"older"}
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(("event", "word"), WHILE)
+def test_what_is_being_published_is_published_whole(
+    event: str, word: str, name: str, hooked: Hooked, tmp_path: Path
+) -> None:
+    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *PACK)
+    assert_ended(process, 128 + getattr(signal, name), tmp_path)
+    assert b"older" not in {(tmp_path / "work" / each).read_bytes() for each in SET}
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_second_signal_does_not_cut_the_clean_up_short(
+    method: str, hooked: Hooked, tmp_path: Path
+) -> None:
+    deed = SEND.format("SIGINT") + "; " + SEND.format("SIGTERM")
+    process = hooked(f"open|joint.idx|parent|{deed}", *PACK, "--start-method", method)
+    assert_ended(process, 130, tmp_path)
+    assert {(tmp_path / "work" / each).read_bytes() for each in SET} == {b"older"}
+
+
+def test_a_signal_that_falls_into_a_finalizer_is_not_lost(hooked: Hooked, tmp_path: Path) -> None:
+    process = hooked("open|joint.idx|parent|Finalizer()", *PACK)
+    assert_ended(process, 143, tmp_path)
+    assert {(tmp_path / "work" / each).read_bytes() for each in SET} == {b"older"}
+
+
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_ctrl_c_does_not_reach_processes_that_are_starting(
+    method: str, hooked: Hooked, tmp_path: Path
+) -> None:
+    """Each time that one starts, the terminal's Ctrl-C comes to the whole group."""
+    deed = "import threading; threading.Timer(0.02, os.killpg, (0, signal.SIGINT)).start()"
+    process = hooked(f"import|'threading'|worker|{deed}", *PACK, "--start-method", method)
+    assert_ended(process, 130, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize(
+    ("event", "word", "arguments"),
+    [
+        ("os.scandir", "ant", ("make-list", "set", CLEAN)),
+        ("open", "set.lst", ("make-list", "set", CLEAN)),
+        ("os.rename", "set.lst", ("make-list", "set", CLEAN)),
+        ("import", "'numpy'", ("inspect", "set")),
+        ("import", "'im2rec.verify'", ("verify", "set", "--decode")),
+    ],
+)
+def test_other_commands_end_the_same_way(
+    event: str, word: str, arguments: tuple[str, ...], name: str, hooked: Hooked, tmp_path: Path
+) -> None:
+    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *arguments)
+    assert_ended(process, 128 + getattr(signal, name), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("event", "word", "method"),
+    [
+        ("import", "'cv2'", "spawn"),
+        ("import", "'cv2'", "forkserver"),
+        ("open", "dog_1", "fork"),
+        ("open", ".rec', 'r+'", "fork"),  # a part gets its place
+        ("open", ".rec', 'r'", "fork"),  # a file is read for its digest
+    ],
+)
+def test_a_worker_killed_at_each_stage_is_an_error(
+    event: str, word: str, method: str, hooked: Hooked, tmp_path: Path
+) -> None:
+    at = f"{event}|{word}|worker|{SEND.format('SIGKILL')}"
+    said = assert_ended(hooked(at, *PACK, "--start-method", method), 2, tmp_path)
+    assert said.startswith("im2rec: error: a worker process died (killed, out of memory, or a")
+    assert said.count("\n") == 1
+    assert {(tmp_path / "work" / each).read_bytes() for each in SET} == {b"older"}
