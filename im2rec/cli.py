@@ -88,12 +88,12 @@ def main() -> NoReturn:
     try:
         _prepare_signals()
         code = _run()
-        for number in HELD:  # what is done is done, and told by the exit code
-            signal.signal(number, signal.SIG_IGN)
+        _ignore_signals()  # what is done is done, and told by the exit code
     except BaseException as error:
         signalled = _signal_behind(error)
         if signalled is None:
             raise
+        _ignore_signals()
         code = exit_code(signalled)
         name = signal.Signals(code - EXIT_SIGNAL).name if code > EXIT_SIGNAL else "Ctrl-C"
         _say_error(f"ended by {name}; nothing was left half-written")
@@ -186,6 +186,11 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _ignore_signals() -> None:
+    for number in HELD:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _let_go_of_streams() -> None:
