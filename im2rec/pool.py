@@ -161,9 +161,12 @@ class Pool(Generic[Task, Answer]):
         self._seconds = seconds
         self._looked = time.monotonic()
         self._workers: list[_Worker[Task]] = []
-        self._notes = tempfile.TemporaryDirectory(
-            prefix="im2rec-notes-", dir=folder, ignore_cleanup_errors=True
-        )
+        try:
+            self._notes = tempfile.TemporaryDirectory(
+                prefix="im2rec-notes-", dir=folder, ignore_cleanup_errors=True
+            )
+        except OSError as error:
+            raise _cannot_start(error) from error
 
     def __enter__(self) -> Pool[Task, Answer]:
         return self

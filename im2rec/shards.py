@@ -816,11 +816,9 @@ def read_manifest(path: str) -> dict[str, Any]:
     `manifest_fault` says. Raises InputError where it is none."""
     import json
 
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise InputError(path, f"not a manifest: {_NOT_REGULAR}")
     try:
-        manifest = json.loads(_read(path))
-    except (OSError, ValueError, RecursionError) as error:
+        manifest = json.loads(_read_manifest(path))
+    except (ValueError, RecursionError) as error:
         raise InputError(path, f"not a manifest: {error}") from error
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
     if not isinstance(shards, list) or not all(
@@ -832,6 +830,15 @@ def read_manifest(path: str) -> dict[str, Any]:
     if joint is not None and not _is_name(joint):
         raise InputError(path, f"not a manifest: joint_index {repr(joint)[:80]} is no file name")
     return {name: value for name, value in manifest.items() if name != "sha256"}
+
+
+def _read_manifest(path: str) -> bytes:
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise InputError(path, f"not a manifest: {_NOT_REGULAR}")
+    try:
+        return _read(path)
+    except (OSError, _TooLarge) as error:
+        raise InputError(path, f"not a manifest: {error}") from error
 
 
 def _is_name(name: object) -> bool:
@@ -857,10 +864,7 @@ def write_manifest(contents: dict[str, Any]) -> bytes:
 def manifest_fault(path: str) -> str | None:
     """What is wrong with a manifest's bytes by its own sha256, None if nothing is. Raises
     InputError where it cannot be read."""
-    try:
-        data = _read(path)
-    except OSError as error:
-        raise InputError(path, f"not a manifest: {error}") from error
+    data = _read_manifest(path)
     size = len(_seal(b""))
     if data[-size:] == _seal(data[:-size]):
         return None

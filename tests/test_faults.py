@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import cv2
+import numpy as np
 import pytest
 from conftest import CLEAN, Run
 
@@ -260,11 +264,13 @@ def test_numbers_of_any_length_are_no_traceback(tmp_path: Path, im2rec: Run) -> 
     im2rec("pack", "--resize", "65501", "--max-pixels", "1073741824", "set", CLEAN, code=2)
 
 
-def pack_after(preparation: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def pack_after(
+    preparation: str, folder: Path, *options: str, root: str = str(CLEAN)
+) -> subprocess.CompletedProcess[str]:
     """Packs the first 50 rows, from a process in which this Python code has run first."""
     rows = (folder / "set.lst").read_text("utf-8").splitlines(keepends=True)
     (folder / "set.lst").write_text("".join(rows[:50]), encoding="utf-8")
-    arguments = ["-m", "im2rec", "pack", "set", str(CLEAN), "--workers", "2", *options]
+    arguments = ["-m", "im2rec", "pack", "set", root, "--workers", "2", *options]
     code = (
         f"import os, resource, signal, sys; {preparation};"
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -356,6 +362,93 @@ def test_what_cannot_be_told_changes_no_exit_code(command: str, code: int, tmp_p
     )
     assert done.returncode == code
     assert "Traceback" not in done.stderr
+
+
+def test_an_image_that_comes_to_no_end_is_an_error_that_names_it(long_list: Path) -> None:
+    packing = start_packing(long_list, "--image-timeout", "2")
+    try:
+        os.kill(family(packing)[-1], signal.SIGSTOP)
+        begin = time.monotonic()
+        _, stderr = packing.communicate(timeout=30)
+    finally:
+        packing.kill()
+    assert re.fullmatch(
+        r"im2rec: error: a worker has had one thing in hand for 2 s; in hand: dog/dog_\d.jpg; "
+        r"leave it out, or allow more time\n",
+        stderr,
+    )
+    assert packing.returncode == 2
+    assert time.monotonic() - begin < 10
+    assert family(packing) == []
+    assert_older_set_untouched(long_list.parent)
+
+
+def test_a_worker_that_runs_out_of_memory_names_its_image(long_list: Path) -> None:
+    large = np.zeros((12_000, 12_000, 3), np.uint8)  # 432 MB
+    cv2.imwrite(str(long_list.parent / "large.png"), large)
+    long_list.write_text("0\t0\tlarge.png\n", encoding="utf-8")
+    limit = "resource.setrlimit(resource.RLIMIT_AS, (700_000_000, 700_000_000))"
+    done = pack_after(limit, long_list.parent, root=".")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "im2rec: error: a worker ran out of memory; in hand: large.png\n",
+    )
+    (long_list.parent / "large.png").unlink()
+    assert_older_set_untouched(long_list.parent)
+
+
+@pytest.mark.parametrize("room", [0, 100_000, 1_000_000])  # bytes beside the list
+def test_a_full_file_system_is_an_error_and_leaves_nothing(room: int, long_list: Path) -> None:
+    """A real one, where this machine lets a user mount it; else a bound on each file."""
+    folder = long_list.parent / "small"
+    folder.mkdir()
+    rows = long_list.read_text("utf-8").splitlines(keepends=True)[:1000]
+    long_list.write_text("".join(rows), encoding="utf-8")
+    pack = f"{sys.executable} -m im2rec pack small/set {CLEAN} --workers 2"
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False).returncode:
+        shutil.copy(long_list, folder)
+        command = ["sh", "-c", f"trap '' XFSZ; ulimit -f {max(1, room // 512)}; {pack}"]
+    else:
+        used = 2_000_000 - long_list.stat().st_size - room
+        mount = "mount -t tmpfs -o size=2000000 none small && cp set.lst small"
+        fill = f"head -c {used} /dev/zero >small/other 2>/dev/null"  # as far as there is room
+        script = f"{mount} && {{ {fill}; {pack}; code=$?; ls -A small; exit $code; }}"
+        command = ["unshare", "-rm", "sh", "-c", script]
+    done = subprocess.run(
+        command,
+        cwd=long_list.parent,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("im2rec: error: ")
+    assert line.endswith(("o space left on device", "ile too large"))
+    assert set(done.stdout.split()) <= {"set.lst", "other"}
+
+
+NO_SEMAPHORES = """
+import _multiprocessing, errno
+class SemLock(_multiprocessing.SemLock):
+    def __new__(cls, *_):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+_multiprocessing.SemLock = SemLock
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_without_shared_memory_the_work_is_done(method: str, long_list: Path, im2rec: Run) -> None:
+    """As where there is no /dev/shm, which semaphores need."""
+    (long_list.parent / "python").mkdir()
+    (long_list.parent / "python" / "sitecustomize.py").write_text(NO_SEMAPHORES, encoding="utf-8")
+    rows = long_list.read_text("utf-8").splitlines(keepends=True)[:50]
+    long_list.write_text("".join(rows), encoding="utf-8")
+    path = os.pathsep.join([str(long_list.parent / "python"), os.environ.get("PYTHONPATH", "")])
+    env = {"PYTHONPATH": path}
+    im2rec("pack", "set", CLEAN, "--start-method", method, "--workers", "2", env=env)
+    im2rec("verify", "set", "--decode", "--start-method", method, "--workers", "2", env=env)
 
 
 def test_a_work_folder_that_vanishes_is_an_error(
