@@ -99,3 +99,59 @@ def test_every_command_of_the_task_table_runs(tmp_path: Path, im2rec: Run) -> No
             im2rec("pack", "data/set", "photos")
         done = im2rec(*words)
         assert "error" not in done.stderr, command
+
+
+# Which tests make the fault of each row of the table "What happens when", in its order.
+WHEN = [
+    ["test_signals.py::test_a_worker_killed_at_each_stage_is_an_error",
+     "test_faults.py::test_a_killed_worker_is_an_error_that_names_the_images_in_hand"],
+    ["test_faults.py::test_a_worker_that_runs_out_of_memory_names_its_image"],
+    ["test_faults.py::test_an_image_that_comes_to_no_end_is_an_error_that_names_it"],
+    ["test_signals.py::test_before_publishing_the_older_set_stays",
+     "test_signals.py::test_what_is_being_published_is_published_whole",
+     "test_faults.py::test_a_signal_ends_the_run_and_leaves_nothing"],
+    ["test_faults.py::test_workers_end_with_a_killed_parent_and_the_next_run_clears_up"],
+    ["test_resume.py::test_killed_at_random_moments_the_set_is_the_same"],
+    ["test_faults.py::test_a_full_file_system_is_an_error_and_leaves_nothing",
+     "test_faults.py::test_a_full_disk_is_an_error_that_names_the_file"],
+    ["test_faults.py::test_a_work_folder_that_vanishes_is_an_error"],
+    ["test_pack.py::test_files_that_cannot_be_read_fail_with_the_reason"],
+    ["test_part.py::test_a_file_that_grows_or_shrinks_while_it_is_read_is_no_image"],
+    ["test_faults.py::test_a_closed_pipe_ends_inspect_in_silence"],
+    ["test_faults.py::test_what_cannot_be_told_changes_no_exit_code"],
+    ["test_faults.py::test_without_shared_memory_the_work_is_done"],
+    ["test_pack.py::test_a_process_with_threads_is_not_forked"],
+    ["test_faults.py::test_a_second_run_on_the_same_prefix_fails_at_once"],
+    ["test_damage.py::test_no_cut_is_kept_with_other_pixels"],
+    ["test_damage.py::test_no_cut_filled_up_with_zeros_is_kept_with_other_pixels",
+     "test_damage.py::test_a_block_of_zeros_is_seen"],
+    ["test_damage.py::test_changed_bytes_are_seen_where_they_can_be"],
+    ["test_damage.py::test_a_bomb_is_refused_in_plain_words"],
+    ["test_damage.py::test_every_turn_of_every_colour_mode",
+     "test_damage.py::test_each_colour_mode_is_pillow_s_picture",
+     "test_damage.py::test_16_bits_are_kept_or_halved",
+     "test_damage.py::test_a_colour_profile_changes_no_pixel"],
+    ["test_damage.py::test_each_word_of_a_codec_comes_with_its_picture"],
+    ["test_hostile.py::test_a_path_out_of_root_is_refused"],
+    ["test_hostile.py::test_what_is_no_image_file_is_left_out"],
+    ["test_hostile.py::test_a_hostile_row_is_told_with_its_line",
+     "test_hostile.py::test_a_row_of_100_mb_is_told_in_little_memory"],
+    ["test_hostile.py::test_a_length_that_lies_takes_no_memory",
+     "test_hostile.py::test_a_hostile_line_of_an_index_is_told",
+     "test_hostile.py::test_records_that_all_lead_to_one_end_take_no_time_of_each_other"],
+    ["test_byte_flips.py::test_damage_in_framing_is_told_at_its_record",
+     "test_byte_flips.py::test_damage_in_an_index_is_told_there",
+     "test_byte_flips.py::test_damage_in_a_manifest_is_told_there_and_first"],
+    ["test_byte_flips.py::test_an_images_bits_are_told_by_the_manifests_sha256_alone",
+     "test_byte_flips.py::test_decode_tells_what_the_codec_can_tell"],
+]  # fmt: skip
+
+
+def test_every_row_of_what_happens_when_is_held_by_a_test() -> None:
+    rows = re.findall(r"^\| ([^|]*(?:\\\|[^|]*)*) \|", section("What happens when"), re.M)
+    assert len(rows) == len(WHEN)
+    for tests in WHEN:
+        for test in tests:
+            file, name = test.split("::")
+            text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+            assert f"\ndef {name}(" in text, test
