@@ -522,11 +522,19 @@ def _pack_parts(
     """Packs every row into the files that the writer plans; the sha256 of each. The report says how
     far it came."""
     workers = min(pool.worker_count(options.workers), len(images))
-    notes, there = None, []
+    notes = None
+    there: list[WholeShard] = []
     if options.resume:
         settings = _settings(root, options)
         notes = ShardNotes(images, settings, output)
-        there = _find_whole(images, root, options, output, settings, workers)
+        rows = 0
+        for whole in _find_whole(images, root, options, output, settings, workers):
+            there.append(whole)
+            rows += whole.last - whole.first
+            progress(report, rows)
+        there = _usable(there, options)
+        for stem in output.notes().keys() - {whole.stem for whole in there}:
+            output.forget(stem)
     joiner = _Joiner(
         images,
         root,
@@ -570,33 +578,32 @@ def _find_whole(
     output: Output,
     settings: str,
     workers: int,
-) -> list[WholeShard]:
-    """The shards of a stopped run that this one begins with; what else it left is removed."""
+) -> Iterator[WholeShard]:
+    """The shards of a stopped run that would be the same in this one, as each is looked at."""
     found = [
         whole
         for whole in read_notes(output, settings)
         if whole.number is None
         or (whole.first, whole.last) == _shard_rows(whole.number, len(images), options)
     ]
-    there = list(
-        holding(
-            found,
-            images,
-            root,
-            output.work,
-            workers=workers,
-            start_method=options.start_method,
-        )
+    return holding(
+        found,
+        images,
+        root,
+        output.work,
+        workers=workers,
+        start_method=options.start_method,
     )
-    if options.shards is None:  # behind one that is not there, all borders may have moved
-        first = 0
-        for at, whole in enumerate(there):
-            if whole.first != first:
-                del there[at:]
-                break
-            first = whole.last
-    for stem in output.notes().keys() - {whole.stem for whole in there}:
-        output.forget(stem)
+
+
+def _usable(there: list[WholeShard], options: PackOptions) -> list[WholeShard]:
+    """Those of the shards, in list order, that this run can begin with: under --shard-size, the
+    borders of all behind one that is not there may have moved."""
+    first = 0
+    for at, whole in enumerate(there if options.shards is None else ()):
+        if whole.first != first:
+            return there[:at]
+        first = whole.last
     return there
 
 

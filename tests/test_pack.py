@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from conftest import BAD, CLEAN, ODD
+from conftest import BAD, CLEAN, ODD, Run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -716,3 +717,33 @@ def test_a_script_that_guards_nothing_is_not_run_again_by_workers(tmp_path: Path
     )
     count = len(read_list(path))
     assert (done.stdout, done.stderr) == ("top\n" + 2 * f"{count} {count} []\n", "")
+
+
+@pytest.mark.parametrize("cut", [[], ["--shards", "3"]], ids=["one file", "shards"])
+def test_if_changed_leaves_alone_what_would_have_the_same_bytes(
+    cut: list[str], tmp_path: Path, im2rec: Run
+) -> None:
+    def times() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("set*")}
+
+    shutil.copytree(CLEAN, tmp_path / "photos")
+    listing = ("make-list", "--if-changed", "set", "photos")
+    pack = ("pack", "--if-changed", *cut, "set", "photos")
+    im2rec(*listing)
+    im2rec(*pack)
+    before = times()
+    im2rec(*listing)
+    done = im2rec(*pack)
+    assert done.stderr.endswith(" KiB, unchanged\n")
+    assert times() == before
+    last = (tmp_path / "set.lst").read_text("utf-8").splitlines()[-1].split("\t")[2]
+    cv2.imwrite(str(tmp_path / "photos" / last), np.zeros((9, 9, 3), np.uint8))
+    done = im2rec(*pack)
+    assert done.stderr.endswith(" KiB\n" if not cut else "B\n")
+    changed = {name for name, at in times().items() if at != before[name]}
+    rec = "set_002.rec" if cut else "set.rec"  # no index: only the last record has another length
+    assert changed == {rec, "set.manifest.json"}
+    im2rec("pack", *cut, "set", "photos")
+    assert all(at != before[name] for name, at in times().items() if name.endswith(("rec", "idx")))
+    im2rec("make-list", "set", "photos")
+    assert times()["set.lst"] != before["set.lst"]
