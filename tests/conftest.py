@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,10 @@ import pytest
 from hypothesis import settings
 
 cv2.setNumThreads(1)  # must not be forked, and forking is what most tests of workers do
+
+# In a job that a script starts with `&`, Ctrl-C is ignored, and would be in all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = DATA / "golden"  # written by the real MXNet; golden/README.md has the options of each
