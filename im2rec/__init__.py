@@ -13,9 +13,13 @@ How the house is laid out; imports go down only:
     door     __main__              python -m im2rec
     floor 5  cli                   options, progress, all printing, exit codes
     floor 4  make_list  pack  inspection  verify      the verbs; none imports another
+             resume                what of a stopped run is used again
              part                  what a worker does: rows in, records out, each to its place
-    floor 3  recordio  shards      mxnet.recordio's API; files whole or not at all
+    floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
+             record_set            a set on disk: its names, finding it again, its manifest
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
+             output                files whole or not at all
+             depfile               what a set is made of, for Make and Ninja
     floor 1  image_file  jpeg_scan     what an image file says before, a JPEG after it is decoded
              interrupts            holds signals back while something must be done whole
     ground   errors                imports nothing
@@ -23,8 +27,10 @@ How the house is laid out; imports go down only:
 Data walks through once:
 
     folder     -make_list-> entries -lst-> train.lst
-    train.lst  -lst-> rows -pool, part: image_ops, image_record, framing-> shards -> .rec .idx
-    .rec .idx  -framing, image_record-> records -inspection-> Summary, -verify-> Problems -> cli
+    train.lst  -lst-> rows -pool, part: image_ops, image_record, framing-> shards
+    shards     -output-> .rec .idx
+    .rec .idx  -record_set, framing, image_record-> records
+    records    -inspection-> Summary, -verify-> Problems -> cli
 """
 
 __version__ = "1.0.0"

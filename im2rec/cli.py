@@ -769,7 +769,7 @@ def pack_command(
     with signals_held():
         from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
         from im2rec.pack import PackOptions, check_apart, check_root, dependency_file, find_lists
-        from im2rec.shards import family_lists
+        from im2rec.record_set import family_lists
 
     talk = _Talk(quiet, verbose)
     given = _source("interpolation") != click.core.ParameterSource.DEFAULT
@@ -825,8 +825,8 @@ def pack_command(
 
 def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackReport:
     """Packs one list; prints failures as they become known."""
+    from im2rec.output import kept_count
     from im2rec.pack import pack_list
-    from im2rec.shards import kept_count
 
     with _Progress(f"pack {os.path.basename(path)}", "images", talk) as bar:
         failures = _FailurePrinter(bar, talk)
@@ -935,7 +935,7 @@ def inspect_command(
     """
     with signals_held():
         from im2rec.inspection import inspect_set
-        from im2rec.shards import find_set
+        from im2rec.record_set import find_set
 
     talk = _Talk(quiet, verbose)
     summaries = []
@@ -1070,7 +1070,7 @@ def verify_command(
     sha256 shows all of it; without a manifest, --list shows that to labels, and --decode what a
     codec can tell.
     """
-    from im2rec.shards import find_set
+    from im2rec.record_set import find_set
 
     with signals_held():
         from im2rec.verify import VerifyOptions, verify_set

@@ -14,7 +14,7 @@ from im2rec.framing import Record, RecordReader, Run, RunScanner
 from im2rec.image_file import ManyFacts, identify, identify_many
 from im2rec.image_record import ImageRecord, decode, decode_headers
 from im2rec.index import largest_index, parse_columns, parse_index
-from im2rec.shards import RecordSet, find_classes, other_format, read_classes
+from im2rec.record_set import RecordSet, find_classes, other_format, read_classes
 
 if TYPE_CHECKING:
     import numpy as np

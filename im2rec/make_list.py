@@ -18,7 +18,8 @@ from operator import itemgetter
 
 from im2rec.errors import InputError, OptionError, printable
 from im2rec.lst import format_rows, renumbered, row_label
-from im2rec.shards import Output, family_lists, read_classes
+from im2rec.output import Output
+from im2rec.record_set import family_lists, read_classes
 
 DEFAULT_EXTENSIONS = (".jpeg", ".jpg", ".png")  # im2rec.py's
 DEFAULT_SEED = 100  # im2rec.py's

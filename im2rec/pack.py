@@ -35,22 +35,19 @@ from im2rec.image_ops import (
     prepare_worker,
 )
 from im2rec.lst import ImageList, read_list
+from im2rec.output import Output, writing
 from im2rec.part import Done, Failure, Job, Packer, ShardStats, Tally, is_missing
-from im2rec.resume import ShardNotes, WholeShard, holding, read_notes
-from im2rec.shards import (
+from im2rec.record_set import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
-    Output,
-    Piece,
-    SetWriter,
-    ShardFacts,
     family_lists,
     find_classes,
     manifest_names,
     read_classes,
     write_manifest,
-    writing,
 )
+from im2rec.resume import ShardNotes, WholeShard, holding, read_notes
+from im2rec.shards import Piece, SetWriter, ShardFacts
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
 PARTS = 128  # at least, where there are as many rows: no worker waits long for the last one

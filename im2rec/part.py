@@ -23,7 +23,8 @@ from im2rec import framing, image_record, pool
 from im2rec.errors import ImageError, WorkerError
 from im2rec.image_ops import ImageOptions, convert
 from im2rec.lst import parse_rows
-from im2rec.shards import HELD_SIZE, DigestStep, HeldPart, Piece, ShardDigest, writing
+from im2rec.output import writing
+from im2rec.shards import HELD_SIZE, DigestStep, HeldPart, Piece, ShardDigest
 
 MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
 SLOW_READ = 0.001  # seconds, beside those of copying; from the page cache it takes 0.00002

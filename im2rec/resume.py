@@ -19,6 +19,7 @@ from typing import Any
 
 from im2rec import pool
 from im2rec.lst import ImageList, parse_rows
+from im2rec.output import Output
 from im2rec.part import (
     READS_AHEAD,
     STATE_SIZE,
@@ -29,7 +30,8 @@ from im2rec.part import (
     Tally,
     state_of,
 )
-from im2rec.shards import Output, Piece, file_sha256
+from im2rec.record_set import file_sha256
+from im2rec.shards import Piece
 
 _FILES_AT_A_TIME = 64  # whose state a thread asks for
 

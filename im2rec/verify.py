@@ -32,8 +32,8 @@ from im2rec.image_file import identify
 from im2rec.image_record import Headers, ImageRecord, decode, decode_headers, encode_header
 from im2rec.index import IndexEntry, largest_index, parse_columns, parse_index
 from im2rec.lst import MAX_ID, ImageList, as_float32, format_float32, read_list
-from im2rec.shards import (
-    COPY_SIZE,
+from im2rec.output import COPY_SIZE
+from im2rec.record_set import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
     RecordSet,

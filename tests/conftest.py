@@ -38,6 +38,23 @@ for line in sys.stdin:
     os.kill(os.getppid(), signal.SIGINT)
 """
 
+
+def names(folder: Path) -> list[str]:
+    """All that is in a folder, and in those in it."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def put(folder: Path, *files: str, content: str = "") -> None:
+    """Makes files, each with its name in it where nothing else is said."""
+    for name in files:
+        (folder / name).write_text(content or name, encoding="utf-8")
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> str:
+    return str(tmp_path / "set")
+
+
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

@@ -19,7 +19,7 @@ from im2rec.framing import ALIGNMENT, HEAD, LENGTH_MASK, MAGIC_BYTES, RecordRead
 from im2rec.image_ops import ImageOptions
 from im2rec.image_record import HEADER, LABEL_SIZE, encode
 from im2rec.pack import PackOptions, pack_list
-from im2rec.shards import find_set, manifest_fault, read_manifest
+from im2rec.record_set import find_set, manifest_fault, read_manifest
 from im2rec.verify import Problem, VerifyOptions, verify_set
 
 SETS = {  # ids that are no positions but in `plain` and, by damage, `single`

@@ -34,7 +34,7 @@ from im2rec.index import MAX_FAULTS, parse_index
 from im2rec.inspection import Summary, inspect_set
 from im2rec.lst import MAX_PATH, MAX_ROW, Entry, ImageList, parse_row
 from im2rec.pack import PackOptions, find_lists, pack_list
-from im2rec.shards import find_set
+from im2rec.record_set import find_set
 from im2rec.verify import MAX_LISTED, VerifyOptions, verify_set
 
 MEMORY = 600 << 20  # bytes of address space; the libraries of `verify` take 400 of them

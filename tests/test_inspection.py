@@ -22,7 +22,7 @@ from im2rec.image_record import encode
 from im2rec.inspection import RecordLine, Spread, Summary, inspect_set
 from im2rec.lst import read_list
 from im2rec.pack import PackOptions, pack_list
-from im2rec.shards import find_set, other_format
+from im2rec.record_set import find_set, other_format
 
 JPEG = (CLEAN / "ant" / "ant_0.jpg").read_bytes()
 PNG = (CLEAN / "ant" / "ant_3.png").read_bytes()

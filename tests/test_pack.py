@@ -38,7 +38,7 @@ from im2rec.pack import (
     find_lists,
     pack_list,
 )
-from im2rec.shards import find_set
+from im2rec.record_set import find_set
 from im2rec.verify import VerifyOptions, verify_set
 
 ALL_KINDS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tiff", ".webp")
@@ -696,7 +696,7 @@ SCRIPT = """
 import sys
 import numpy, cv2
 from im2rec.pack import PackOptions, pack_list
-from im2rec.shards import find_set
+from im2rec.record_set import find_set
 from im2rec.verify import VerifyOptions, verify_set
 print("top", flush=True)
 for method in (None, "spawn"):

@@ -21,8 +21,8 @@ from conftest import CLEAN, Run
 
 from im2rec.errors import OptionError, OutputError, TooManyFailures
 from im2rec.image_ops import ImageOptions
+from im2rec.output import NOTE, kept_count
 from im2rec.pack import PackOptions, PackReport, pack_list
-from im2rec.shards import NOTE, kept_count
 
 PICTURES = sorted(path for path in CLEAN.rglob("*") if path.suffix in (".jpg", ".png"))
 ROWS = 60

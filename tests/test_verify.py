@@ -23,7 +23,7 @@ from im2rec.framing import HEAD, MAGIC, MAGIC_BYTES, WINDOW, RecordReader, RunSc
 from im2rec.image_ops import ImageOptions
 from im2rec.image_record import HEADER, encode
 from im2rec.pack import PackOptions, pack_list
-from im2rec.shards import find_set, write_manifest
+from im2rec.record_set import find_set, write_manifest
 from im2rec.verify import CODES, Problem, VerifyOptions, VerifyReport, verify_set
 
 ROWS = (  # id, labels, path; ids that are no positions, labels whose flag no flip makes right

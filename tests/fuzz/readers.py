@@ -34,7 +34,7 @@ from im2rec.image_record import decode, decode_headers, encode
 from im2rec.index import MAX_FAULTS, format_index, parse_columns, parse_index
 from im2rec.inspection import inspect_set
 from im2rec.lst import MAX_ID, ImageList, format_row, parse_row, parse_rows
-from im2rec.shards import (
+from im2rec.record_set import (
     find_classes,
     find_set,
     other_format,

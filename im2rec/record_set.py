@@ -1,0 +1,358 @@
+"""A set on disk: the names of its files, finding them again, and the manifest that describes them.
+
+A set is PREFIX.rec and PREFIX.idx, or shards PREFIX_000.rec, PREFIX_000.idx... with one joint index
+PREFIX.idx, beside them PREFIX.manifest.json and, by make-list, lists and PREFIX.classes.txt. What
+make-list, too, waits for as it starts is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from im2rec.errors import InputError, RecordError, printable
+from im2rec.framing import MAGIC_BYTES, RecordReader
+
+MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
+MAX_BESIDE = 1 << 26  # bytes of a manifest or a class map; JSON takes 20 times as much memory
+DIGEST_SIZE = 1 << 18  # bytes read at a time for a digest: they stay in the processor's cache
+
+_SHARD = re.compile(r"_([0-9]{3,})\.rec")
+
+
+def shard_stem(prefix: str, number: int) -> str:
+    """The prefix of one shard's files: PREFIX_000, PREFIX_001..."""
+    return f"{prefix}_{number:03d}"
+
+
+# What make-list puts between a prefix and `.lst`: the number of a chunk, the name of a part.
+FAMILY = r"(?:_(?P<chunk>[0-9]+))?(?:_(?P<part>train|val|test))?"
+
+
+def family_lists(prefix: str) -> list[str]:
+    """The names of the lists beside PREFIX that make-list writes for it when it splits: chunks in
+    order, each as train, val, test. Raises OSError where the folder cannot be read."""
+    return _family(prefix, ".lst")
+
+
+def _family(prefix: str, ending: str) -> list[str]:
+    folder, stem = os.path.split(prefix)
+    family = re.compile(re.escape(stem) + FAMILY + re.escape(ending))
+    found = []
+    for name in os.listdir(folder or "."):
+        match = family.fullmatch(name)
+        if match:
+            part = ("train", "val", "test", None).index(match["part"])
+            found.append((int(match["chunk"] or -1), part, name))
+    return [name for _, _, name in sorted(found)]
+
+
+def find_classes(prefix: str) -> str | None:
+    """The class map beside a set: PREFIX.classes.txt, or that of the prefix which make-list had
+    (P.classes.txt for P_train). None where there is none. Raises InputError where it is a FIFO or
+    a device."""
+    match = re.search(FAMILY + "$", prefix)
+    for stem in (prefix, prefix[: match.start()] if match else prefix):
+        path = stem + ".classes.txt"
+        if os.path.exists(path):
+            if not os.path.isfile(path) and not os.path.isdir(path):
+                raise InputError(path, _NOT_REGULAR)
+            return path
+    return None
+
+
+_NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
+
+
+class _TooLarge(ValueError):
+    def __str__(self) -> str:
+        return f"it has more than {MAX_BESIDE} bytes"
+
+
+def _read(path: str) -> bytes:
+    """A small file's bytes. Raises _TooLarge where it is not small, as a device without end."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size > MAX_BESIDE:
+            raise _TooLarge
+        data = file.read(MAX_BESIDE + 1)
+    if len(data) > MAX_BESIDE:
+        raise _TooLarge
+    return data
+
+
+def file_sha256(path: str) -> str:
+    """The sha256 of a file's bytes, in hexadecimal. Raises OSError."""
+    import hashlib
+
+    sha256 = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while data := file.read(DIGEST_SIZE):
+            sha256.update(data)
+    return sha256.hexdigest()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+
+
+def read_classes(path: str) -> list[str]:
+    """The names of a class map, one a line, numbered from 0. Raises InputError."""
+    try:
+        text = _read(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InputError(path, f"cannot read the class map: {_reason(error)}") from error
+    names = [line.removesuffix("\r") for line in text.split("\n")]
+    if names and not names[-1]:
+        names.pop()
+    if "" in names:
+        raise InputError(path, f"line {names.index('') + 1} is empty, expected a class name")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(path, f"the class {name[:80]!r} stands there twice")
+        seen.add(name)
+    return names
+
+
+# --- finding a set ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSet:
+    """A packed set as found on disk.
+
+    name: what the user gave. recs: the .rec files in order; idxs: beside each, its own index or
+    None; joint: the joint index of several shards or None; manifest: its path or None; prefix: of
+    the whole set. missing: files that the manifest names and that are not there.
+    """
+
+    name: str
+    prefix: str
+    recs: tuple[str, ...]
+    idxs: tuple[str | None, ...]
+    joint: str | None
+    manifest: str | None
+    missing: tuple[str, ...] = ()
+
+
+def find_set(argument: str) -> RecordSet:
+    """The set that an argument names: a .rec file, or a prefix of one file or of shards.
+
+    A prefix wins over a file or folder of the same name, unless that ends in `.rec`. Raises
+    InputError where there is neither.
+    """
+    if not argument.endswith(".rec"):
+        recs = [os.path.join(os.path.dirname(argument), name) for name in _manifest_recs(argument)]
+        if not recs and _if_there(argument + ".rec"):
+            recs = [argument + ".rec"]
+        recs = recs or _numbered(argument)
+        if recs:
+            joint = None if recs == [argument + ".rec"] else _if_there(argument + ".idx")
+            return _with_indexes(argument, argument, recs, joint)
+    if os.path.isdir(argument):
+        raise InputError(argument, "is a folder", "name a .rec file or a prefix")
+    if os.path.exists(argument):
+        return _with_indexes(argument, argument.removesuffix(".rec"), [argument], None)
+    if argument.endswith(".rec"):
+        raise InputError(argument, "there is no such file")
+    others: list[str] = []
+    with suppress(OSError):
+        others = [name.removesuffix(".rec") for name in _family(argument, ".rec")]
+    raise InputError(
+        argument,
+        "there is no such file, and no set with this prefix",
+        f"name {' or '.join(others[:3])}, which are beside it"
+        if others
+        else printable(f"expected {argument}.rec or {shard_stem(argument, 0)}.rec"),
+    )
+
+
+def _with_indexes(name: str, prefix: str, recs: list[str], joint: str | None) -> RecordSet:
+    there = [rec for rec in recs if _if_there(rec)]
+    idxs = tuple(_if_there(rec.removesuffix(".rec") + ".idx") for rec in there)
+    missing = tuple(rec for rec in recs if rec not in there)
+    manifest = _if_there(prefix + ".manifest.json")
+    return RecordSet(name, prefix, tuple(there), idxs, joint, manifest, missing)
+
+
+def _numbered(prefix: str) -> list[str]:
+    folder, stem = os.path.split(prefix)
+    found = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for name in os.listdir(folder or "."):
+            match = _SHARD.fullmatch(name, len(stem)) if name.startswith(stem) else None
+            if match:
+                found.append((int(match[1]), os.path.join(folder, name)))
+    return [path for _, path in sorted(found)]
+
+
+def _if_there(path: str) -> str | None:
+    return path if os.path.exists(path) and not os.path.isdir(path) else None
+
+
+def _manifest_recs(prefix: str) -> list[str]:
+    """The .rec names in PREFIX's manifest; none where it is not there or makes no sense."""
+    with suppress(InputError):
+        shards = read_manifest(prefix + ".manifest.json")["shards"]
+        return list(dict.fromkeys(str(shard["rec"]) for shard in shards))
+    return []
+
+
+# --- the manifest -----------------------------------------------------------------------------
+
+
+def manifest_names(prefix: str) -> list[str]:
+    """The files of PREFIX that the manifest beside it names; none without a manifest.
+
+    What it names under another prefix, as a copied or renamed manifest does, is not PREFIX's.
+    """
+    with suppress(InputError):
+        manifest = read_manifest(prefix + ".manifest.json")
+        names = [shard[key] for shard in manifest["shards"] for key in ("rec", "idx")]
+        names.append(manifest.get("joint_index") or "")
+        own = re.compile(re.escape(os.path.basename(prefix)) + r"(_[0-9]{3,})?\.(rec|idx)")
+        return [name for name in names if own.fullmatch(name)]
+    return []
+
+
+def read_manifest(path: str) -> dict[str, Any]:
+    """Reads a manifest's contents, whether or not they are as they were written, which
+    `manifest_fault` says. Raises InputError where it is none."""
+    import json
+
+    try:
+        manifest = json.loads(_read_manifest(path))
+    except (ValueError, RecursionError) as error:
+        raise InputError(path, f"not a manifest: {error}") from error
+    shards = manifest.get("shards") if isinstance(manifest, dict) else None
+    if not isinstance(shards, list) or not all(
+        isinstance(shard, dict) and _is_name(shard.get("rec")) and _is_name(shard.get("idx"))
+        for shard in shards
+    ):
+        raise InputError(path, "not a manifest: no list of shards with their file names")
+    joint = manifest.get("joint_index")
+    if joint is not None and not _is_name(joint):
+        raise InputError(path, f"not a manifest: joint_index {repr(joint)[:80]} is no file name")
+    return {name: value for name, value in manifest.items() if name != "sha256"}
+
+
+def _read_manifest(path: str) -> bytes:
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise InputError(path, f"not a manifest: {_NOT_REGULAR}")
+    try:
+        return _read(path)
+    except (OSError, _TooLarge) as error:
+        raise InputError(path, f"not a manifest: {error}") from error
+
+
+def _is_name(name: object) -> bool:
+    """Whether it is a plain file name: a manifest cannot point elsewhere."""
+    return (
+        isinstance(name, str)
+        and name == os.path.basename(name)
+        and name not in ("", os.curdir, os.pardir)
+        and "\0" not in name
+    )
+
+
+def write_manifest(contents: dict[str, Any]) -> bytes:
+    """A manifest's bytes. Behind the contents, on a line of its own, stands the sha256 of all bytes
+    before that line: what `head -n -2 FILE | sha256sum` gives."""
+    import json
+
+    text = json.dumps(contents, indent=2, ensure_ascii=False)
+    body = (text.removesuffix("\n}") + ",\n").encode("utf-8")
+    return body + _seal(body)
+
+
+def manifest_fault(path: str) -> str | None:
+    """What is wrong with a manifest's bytes by its own sha256, None if nothing is. Raises
+    InputError where it cannot be read."""
+    data = _read_manifest(path)
+    size = len(_seal(b""))
+    if data[-size:] == _seal(data[:-size]):
+        return None
+    if b'\n  "sha256": "' not in data:
+        return "its own sha256 is not there, on the last line but one"
+    return "it has changed: its own sha256 is not that of the bytes before"
+
+
+def _seal(body: bytes) -> bytes:
+    """The end of a manifest whose bytes before it are these."""
+    import hashlib
+
+    return b'  "sha256": "%s"\n}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
+
+
+# --- files of another kind --------------------------------------------------------------------
+
+
+_HEAD_SIZE = 512  # bytes; a tar file's first header
+_SIGNATURES = (
+    (b"\x1f\x8b", "a gzip file"),
+    (b"PK\x03\x04", "a zip file"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"PAR1", "a Parquet file"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"\x89PNG", "a PNG image"),
+    (b"ARROW1", "an Arrow file"),
+    (b"\x28\xb5\x2f\xfd", "a Zstandard file"),
+    (b"BZh", "a bzip2 file"),
+)
+_PROTOBUF = (
+    "SageMaker's other RecordIO (x-recordio-protobuf): the framing is the same, "
+    "but the payloads are protobuf messages, not image records"
+)
+
+
+def other_format(path: str) -> str | None:
+    """What a file is that holds no image records, where its beginning tells; None otherwise."""
+    with open(path, "rb") as stream:
+        head = stream.read(_HEAD_SIZE)
+        if head.startswith(MAGIC_BYTES):
+            stream.seek(0)
+            try:
+                record = RecordReader(stream, path).read()
+            except RecordError:
+                return None
+            return _PROTOBUF if record and _is_protobuf(record.payload) else None
+    for signature, kind in _SIGNATURES:
+        if head.startswith(signature):
+            return kind
+    if head[257:262] == b"ustar":
+        return "a tar file"
+    fields = head.split(b"\n")[0].split(b"\t")
+    if len(fields) > 1 and fields[0].isdigit():
+        if len(fields) == 2 and fields[1].strip().isdigit():
+            return "an index (.idx)"
+        return "a list (.lst)"
+    if len(head) >= 16 and struct.unpack_from("<Q", head)[0] < 2**32 and head[12:13] == b"\x0a":
+        return "a TFRecord file"
+    return None
+
+
+def _is_protobuf(payload: bytes) -> bool:
+    """Whether the payload parses, to its end, as SageMaker's protobuf Record: length-delimited
+    fields 1 to 5, the first of them 1 (features) or 2 (label)."""
+    at = 0
+    while at < len(payload):
+        tag, at = payload[at], at + 1
+        if tag & 7 != 2 or not 1 <= tag >> 3 <= 5 or (at == 1 and tag >> 3 > 2):
+            return False
+        length = shift = 0
+        while True:
+            if at == len(payload) or shift > 35:
+                return False
+            byte, at = payload[at], at + 1
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        at += length
+    return at == len(payload) > 0
