@@ -11,7 +11,8 @@ The command line is `im2rec` or `python -m im2rec`. In Python:
 How the house is laid out; imports go down only:
 
     door     __main__              python -m im2rec
-    floor 5  cli                   options, progress, all printing, exit codes
+    floor 5  cli                   the options, the commands, what they print of their reports
+             terminal              the process around a command: streams, signals, exit codes
     floor 4  make_list  pack  inspection  verify      the verbs; none imports another
              resume                what of a stopped run is used again
              part                  what a worker does: rows in, records out, each to its place

@@ -1,7 +1,7 @@
-"""The command line: options, progress, all printing, exit codes; the only home of click and tqdm.
+"""The command line: the options, the commands, and what they print of their reports.
 
-Data goes to stdout, everything else to stderr. The verbs are imported when they are called, so that
-`--help` need not wait for numpy, Pillow or OpenCV.
+The verbs are imported when they are called, so that `--help` need not wait for numpy, Pillow or
+OpenCV.
 """
 
 from __future__ import annotations
@@ -9,26 +9,30 @@ from __future__ import annotations
 import math
 import os
 import re
-import signal
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from im2rec import __version__
-from im2rec.errors import (
-    Im2recError,
-    InputError,
-    NothingPacked,
-    OptionError,
-    TooManyFailures,
-    printable,
+from im2rec import __version__, terminal
+from im2rec.errors import InputError, OptionError, printable
+from im2rec.interrupts import signals_held
+from im2rec.terminal import (
+    EXIT_DONE,
+    EXIT_PROBLEMS,
+    MAX_LINES,
+    Progress,
+    Talk,
+    count_text,
+    print_data,
+    print_json,
+    say,
+    say_error,
+    size_text,
 )
-from im2rec.interrupts import HELD, signals_held
 
 if TYPE_CHECKING:
     from im2rec.inspection import RecordLine, Summary
@@ -37,12 +41,6 @@ if TYPE_CHECKING:
     from im2rec.part import Failure
     from im2rec.verify import Problem, VerifyReport
 
-EXIT_DONE, EXIT_PROBLEMS, EXIT_CANNOT = 0, 1, 2
-EXIT_SIGNAL = 128  # + the signal's number, as shells have it
-EXIT_PIPE = EXIT_SIGNAL + 13  # SIGPIPE, which Python turns into an exception
-
-MAX_LINES = 20  # failures, remarks, problems of a kind printed one by one; the rest are counted
-PLAIN_INTERVAL = 5.0  # seconds between progress lines where stderr is no terminal
 INTERPOLATION_NAMES = ("nearest", "linear", "cubic", "area", "lanczos", "auto", "random")
 INTERPOLATION_NUMBERS = {
     "0": "nearest",
@@ -57,299 +55,7 @@ INTERPOLATION_NUMBERS = {
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-# --- exit codes: the one place where errors become numbers ------------------------------------
-
-
-def exit_code(error: BaseException) -> int:
-    """The exit code that an error ends the program with."""
-    if isinstance(error, _Ended):
-        return EXIT_SIGNAL + error.number
-    if isinstance(error, KeyboardInterrupt):
-        return EXIT_SIGNAL + signal.SIGINT
-    if isinstance(error, TooManyFailures | NothingPacked):
-        return EXIT_PROBLEMS
-    return EXIT_CANNOT
-
-
-class _Ended(BaseException):
-    """A signal that ends the run, raised where the run stands so that it cleans up."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
-
-
-def main() -> NoReturn:
-    """Runs the program and exits; whatever a user can cause ends in one line on stderr."""
-    _prepare_streams()
-    # NumPy's linear algebra, which nothing here uses, would start a thread for each CPU, and a
-    # process that has threads cannot be forked.
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    try:
-        _prepare_signals()
-        code = _run()
-        _ignore_signals()  # what is done is done, and told by the exit code
-    except BaseException as error:
-        signalled = _signal_behind(error)
-        if signalled is None:
-            raise
-        _ignore_signals()
-        code = exit_code(signalled)
-        name = signal.Signals(code - EXIT_SIGNAL).name if code > EXIT_SIGNAL else "Ctrl-C"
-        _say_error(f"ended by {name}; nothing was left half-written")
-    _let_go_of_streams()
-    sys.exit(code)
-
-
-def _run() -> int:
-    """Runs the program; its exit code."""
-    try:
-        code = cli.main(standalone_mode=False, prog_name="im2rec") or EXIT_DONE
-        sys.stdout.flush()
-        return code
-    except (_PipeClosed, BrokenPipeError):  # the reader has seen enough, as with `| head`
-        return EXIT_PIPE
-    except SystemExit:  # click's own for that, as with `--help | head`
-        if isinstance(sys.stdout, click.utils.PacifyFlushWrapper):  # type: ignore[arg-type]
-            return EXIT_PIPE
-        raise
-    except click.exceptions.Exit as error:
-        return error.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:  # `im2rec` alone
-        _say(error.format_message())
-        return EXIT_CANNOT
-    except click.ClickException as error:
-        _say_error(_click_message(error))
-        return EXIT_CANNOT
-    except Im2recError as error:
-        _say_error(str(error))
-        return exit_code(error)
-    except OSError as error:
-        path = f"{printable(str(error.filename))}: " if error.filename else ""
-        _say_error(f"{path}{error.strerror or error}")
-        return exit_code(error)
-    except MemoryError as error:
-        _say_error("out of memory")
-        return exit_code(error)
-
-
-def _signal_behind(error: BaseException | None) -> BaseException | None:
-    """The end by a signal that an exception stems from: libraries turn it into errors of theirs."""
-    while error and not isinstance(error, _Ended | KeyboardInterrupt | click.Abort):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-def _prepare_signals() -> None:
-    """Makes signals end the run from wherever it stands, whatever the parent does with its own."""
-    came: list[int] = []
-
-    def end(number: int, _: object) -> None:
-        if not came:  # once is enough: the clean-up must not be cut short
-            came.append(number)
-            raise _Ended(number)
-
-    def end_again(*_: object) -> None:
-        signal.raise_signal(came.pop())
-
-    def end_soon(dropped: Any) -> None:
-        """Python drops what is raised in a finalizer, or in a callback of an import."""
-        if isinstance(dropped.exc_value, _Ended) and hasattr(signal, "setitimer"):
-            signal.signal(signal.SIGALRM, end_again)
-            signal.setitimer(signal.ITIMER_REAL, 0.01)
-        else:
-            sys.__unraisablehook__(dropped)
-
-    sys.unraisablehook = end_soon
-    for number in HELD:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or `&` in a script
-            signal.signal(number, end)
-    # What a parent ignores or blocks is inherited. Without these, the ends of workers are not told,
-    # and the signals above never come.
-    if hasattr(signal, "SIGCHLD"):
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
-def _prepare_streams() -> None:
-    """Makes text the same bytes whatever the locale, and closed streams harmless."""
-    if sys.getfilesystemencoding() != "utf-8":  # start anew with names, too, in UTF-8
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", "-m", "im2rec", *sys.argv[1:]])
-    for fd in range(3):  # a file opened later must not become a standard stream
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def _ignore_signals() -> None:
-    for number in HELD:
-        signal.signal(number, signal.SIG_IGN)
-
-
-def _let_go_of_streams() -> None:
-    """Drops what cannot be written, else it would fail once more as Python ends."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def _click_message(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split()).removesuffix(".")
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return message
-    if context.parent is None and not isinstance(error, click.exceptions.MissingParameter):
-        hint = (
-            " Coming from im2rec.py? `--list PREFIX ROOT` is `im2rec make-list PREFIX ROOT`, and "
-            "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`."
-        )
-    elif "unexpected extra argument" in message:
-        names = " ".join(each.make_metavar(context) for each in context.command.params[:2])
-        hint = f" Expected {names}: quote names that have spaces, separate --exts by commas."
-    else:
-        hint = ""
-    return f"{message}.{hint} See '{context.command_path} --help'."
-
-
-class _PipeClosed(BaseException):
-    """Nobody reads stdout any more."""
-
-
-def _print(text: str) -> None:
-    """Data, on stdout."""
-    try:
-        sys.stdout.write(text + "\n")
-    except BrokenPipeError:
-        raise _PipeClosed from None
-
-
-def _print_json(value: Any, indent: int | None = None) -> None:
-    import json
-
-    _print(json.dumps(value, indent=indent, ensure_ascii=False))
-
-
-def _say(text: str) -> None:
-    """Anything else, on stderr; if nobody reads it, or its disk is full, the work goes on."""
-    with suppress(OSError):
-        click.echo(text, err=True)
-
-
-def _say_error(text: str) -> None:
-    for line in text.split("\n"):
-        _say(f"im2rec: error: {printable(line)}")
-
-
 # --- options shared by commands ---------------------------------------------------------------
-
-
-class _Talk:
-    """What is printed beside the data. quiet: errors only; verbose: every single thing."""
-
-    def __init__(self, quiet: bool, verbose: bool) -> None:
-        self.quiet, self.verbose = quiet, verbose
-
-    def info(self, text: str) -> None:
-        if not self.quiet:
-            _say(text)
-
-    def warn(self, text: str) -> None:
-        if not self.quiet:
-            _say(f"im2rec: warning: {text}")
-
-    def details(self, text: str) -> None:
-        if self.verbose:
-            _say(text)
-
-    def some(self, lines: Iterable[str], what: str) -> None:
-        """Warns of each, the first MAX_LINES of them one by one (all with -v), the rest counted."""
-        everything = list(lines)
-        shown = everything if self.verbose else everything[:MAX_LINES]
-        for line in shown:
-            self.warn(line)
-        if len(everything) > len(shown):
-            self.warn(f"{len(everything) - len(shown)} more {what}; -v names them all")
-
-
-class _Progress:
-    """A tqdm bar on a terminal, else a line every few seconds; nothing when quiet."""
-
-    def __init__(self, what: str, unit: str, talk: _Talk) -> None:
-        self._what, self._unit, self._quiet = what, unit, talk.quiet
-        self._bar: Any = None
-        self._start = self._last = time.monotonic()
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def update(self, done: int, total: int) -> None:
-        """Shows that `done` of `total` are done."""
-        if self._quiet:
-            return
-        if sys.stderr.isatty():
-            if self._bar is None:
-                from tqdm import tqdm
-
-                tqdm.monitor_interval = 0  # no thread beside the workers' fork
-                self._bar = tqdm(
-                    desc=self._what,
-                    unit=self._unit,
-                    unit_scale=self._unit == "B",
-                    unit_divisor=1024,
-                    file=sys.stderr,
-                    leave=False,
-                )
-            if total != self._bar.total:
-                self._bar.reset(total)
-            self._bar.update(done - self._bar.n)
-            return
-        now = time.monotonic()
-        if now - self._last >= PLAIN_INTERVAL:
-            self._last = now
-            rate = done / (now - self._start)
-            left = (total - done) / rate if rate else 0
-            amounts = [_size(n) if self._unit == "B" else f"{n}" for n in (done, total, int(rate))]
-            unit = "" if self._unit == "B" else f" {self._unit}"
-            percent = 100 * done // (total or 1)
-            _say(
-                f"{self._what}: {amounts[0]} of {amounts[1]}{unit} ({percent} %), "
-                f"{amounts[2]}{unit}/s, {left:.0f} s left"
-            )
-
-    def write(self, text: str) -> None:
-        """Prints a line without tearing the bar."""
-        if self._bar is not None:
-            self._bar.write(text, file=sys.stderr)
-        else:
-            _say(text)
-
-
-def _count(number: int, noun: str) -> str:
-    """A number with its noun: 1 image, 2 images, 3 classes."""
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    return f"{number} {noun if number == 1 else plural}"
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def _common(command: Command) -> Command:
@@ -392,13 +98,13 @@ _image_timeout = click.option(
 )
 
 
-def _tell_workers(asked: int | None, talk: _Talk) -> None:
+def _tell_workers(asked: int | None, talk: Talk) -> None:
     """Says so where fewer workers are started than were asked for."""
     if asked:
         from im2rec.pool import WORKERS_PER_CPU, worker_count
 
         if worker_count(asked) < asked:
-            started = _count(worker_count(asked), "worker")
+            started = count_text(worker_count(asked), "worker")
             talk.info(f"{started}: more than {WORKERS_PER_CPU} for each CPU would only be slower")
 
 
@@ -461,7 +167,7 @@ def _extensions(values: tuple[str, ...]) -> tuple[str, ...]:
 
 def _version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        _print(f"im2rec {__version__}")
+        print_data(f"im2rec {__version__}")
         context.exit()
 
 
@@ -493,6 +199,11 @@ def cli() -> None:
     Every option of a command has a default in the environment: IM2REC_PACK_QUALITY=90 stands for
     `im2rec pack --quality 90`.
     """
+
+
+def main() -> NoReturn:
+    """Runs the command line and exits."""
+    terminal.run(lambda: cli.main(standalone_mode=False, prog_name="im2rec"))
 
 
 # --- make-list --------------------------------------------------------------------------------
@@ -571,27 +282,29 @@ def make_list_command(
     with signals_held():  # an exception amid an import may become another
         from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
 
-    talk = _Talk(quiet, verbose)
+    talk = Talk(quiet, verbose)
     extensions = _extensions(exts) if exts else DEFAULT_EXTENSIONS
     report = make_list(prefix, root, ListOptions(extensions=extensions, **options))
     _print_list_report(report, extensions, talk)
     for path, reason in report.unlistable[:MAX_LINES]:
-        _say_error(f"{printable(path)}: passed over: {reason}; rename it")
+        say_error(f"{printable(path)}: passed over: {reason}; rename it")
     if len(report.unlistable) > MAX_LINES:
-        _say_error(f"{len(report.unlistable) - MAX_LINES} more names that a list cannot hold")
+        say_error(f"{len(report.unlistable) - MAX_LINES} more names that a list cannot hold")
     return EXIT_PROBLEMS if report.unlistable else EXIT_DONE
 
 
-def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: _Talk) -> None:
+def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: Talk) -> None:
     for path, count in report.lists:
-        talk.info(f"{printable(path)}: {_count(count, 'image')}")
+        talk.info(f"{printable(path)}: {count_text(count, 'image')}")
         if not count:
             talk.warn(f"{printable(path)}: the ratios or chunks leave no image for this list")
     if report.classes is not None:
-        talk.info(f"{printable(str(report.classes_path))}: {_count(len(report.classes), 'class')}")
+        talk.info(
+            f"{printable(str(report.classes_path))}: {count_text(len(report.classes), 'class')}"
+        )
         for number, name in enumerate(report.classes):
             count = report.class_counts[number]
-            talk.details(f"class {number} {printable(name)}: {_count(count, 'image')}")
+            talk.details(f"class {number} {printable(name)}: {count_text(count, 'image')}")
     for name in report.older_lists:
         talk.warn(f"{printable(name)}: of an earlier run; remove it, or `im2rec pack` may take it")
     if report.nested_folders > 1:
@@ -604,12 +317,14 @@ def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: _T
         seen = ", ".join(f"{count} {printable(ext)}" for ext, count in others.most_common(8))
         more = f" and {len(others) - 8} kinds more" if len(others) > 8 else ""
         looked = " ".join(extensions)
-        files = _count(sum(others.values()), "file")
+        files = count_text(sum(others.values()), "file")
         talk.info(f"passed over: {files} ({seen}{more}); listed are {looked}")
     if report.hidden:
         talk.info(f"passed over: {report.hidden} hidden names (--include-hidden)")
     if report.in_root:
-        talk.warn(f"{_count(report.in_root, 'image')} directly in ROOT, in no class: passed over")
+        talk.warn(
+            f"{count_text(report.in_root, 'image')} directly in ROOT, in no class: passed over"
+        )
     talk.some(
         (f"{printable(path)}: a broken link or a special file" for path in report.broken_links),
         "broken links",
@@ -771,7 +486,7 @@ def pack_command(
         from im2rec.pack import PackOptions, check_apart, check_root, dependency_file, find_lists
         from im2rec.record_set import family_lists
 
-    talk = _Talk(quiet, verbose)
+    talk = Talk(quiet, verbose)
     given = _source("interpolation") != click.core.ParameterSource.DEFAULT
     if options["dct_scaling"] and not given:
         options["interpolation"] = "area"
@@ -823,12 +538,12 @@ def pack_command(
     return EXIT_DONE
 
 
-def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackReport:
+def _pack_one(path: str, root: str, settings: PackOptions, talk: Talk) -> PackReport:
     """Packs one list; prints failures as they become known."""
     from im2rec.output import kept_count
     from im2rec.pack import pack_list
 
-    with _Progress(f"pack {os.path.basename(path)}", "images", talk) as bar:
+    with Progress(f"pack {os.path.basename(path)}", "images", talk) as bar:
         failures = _FailurePrinter(bar, talk)
 
         def progress(report: PackReport, done: int) -> None:
@@ -840,7 +555,7 @@ def _pack_one(path: str, root: str, settings: PackOptions, talk: _Talk) -> PackR
         except BaseException:
             kept = kept_count(path.removesuffix(".lst")) if settings.resume else 0
             if kept:
-                shards = f"{_count(kept, 'whole shard')} {'is' if kept == 1 else 'are'} kept"
+                shards = f"{count_text(kept, 'whole shard')} {'is' if kept == 1 else 'are'} kept"
                 talk.info(f"{shards}: --resume goes on from there")
             raise
         finally:
@@ -865,7 +580,7 @@ def _source(name: str) -> click.core.ParameterSource | None:
 class _FailurePrinter:
     """Prints each failure once as it becomes known: the first MAX_LINES, then counts."""
 
-    def __init__(self, bar: _Progress, talk: _Talk) -> None:
+    def __init__(self, bar: Progress, talk: Talk) -> None:
         self._bar, self._told, self._count = bar, 0, 0
         self._most = sys.maxsize if talk.verbose else MAX_LINES
 
@@ -877,24 +592,24 @@ class _FailurePrinter:
 
     def rest(self) -> None:
         if self._count > self._told:
-            _say(f"{self._count - self._told} more images failed; -v names them all")
+            say(f"{self._count - self._told} more images failed; -v names them all")
 
 
-def _print_pack_report(report: PackReport, talk: _Talk) -> None:
+def _print_pack_report(report: PackReport, talk: Talk) -> None:
     if report.resumed:
-        talk.info(f"{printable(report.prefix)}: {_count(report.resumed, 'shard')} were there")
+        talk.info(f"{printable(report.prefix)}: {count_text(report.resumed, 'shard')} were there")
     recs = [name for name in report.files if name.endswith(".rec")]
     shards = f" in {len(recs)} shards" if len(recs) > 1 else ""
     talk.info(
-        f"{printable(report.prefix)}: {report.packed} of {_count(report.rows, 'image')} packed"
-        f"{shards}, {_size(report.bytes)}{'' if report.changed else ', unchanged'}"
+        f"{printable(report.prefix)}: {report.packed} of {count_text(report.rows, 'image')} packed"
+        f"{shards}, {size_text(report.bytes)}{'' if report.changed else ', unchanged'}"
     )
     if report.failed:
-        left_out = _count(report.failed, "image")
+        left_out = count_text(report.failed, "image")
         talk.warn(f"left out: {left_out}, listed in {printable(report.prefix)}.failures.tsv")
     if report.remarks:
         talk.warn(
-            f"{_count(len(report.remarks), 'remark')} of the codecs on images that were packed"
+            f"{count_text(len(report.remarks), 'remark')} of the codecs on images that were packed"
         )
         talk.some((f"{printable(each.path)}: {each.text}" for each in report.remarks), "remarks")
     counted = (
@@ -904,7 +619,7 @@ def _print_pack_report(report: PackReport, talk: _Talk) -> None:
     )
     for count, what in counted if report.pass_through else ():
         if count:
-            talk.warn(f"{_count(count, 'image')} {what}")
+            talk.warn(f"{count_text(count, 'image')} {what}")
 
 
 # --- inspect ----------------------------------------------------------------------------------
@@ -937,13 +652,13 @@ def inspect_command(
         from im2rec.inspection import inspect_set
         from im2rec.record_set import find_set
 
-    talk = _Talk(quiet, verbose)
+    talk = Talk(quiet, verbose)
     summaries = []
     for name in recs:
         found = find_set(name)
         for path in found.missing:
             talk.warn(f"{printable(path)}: this shard is not there")
-        with _Progress(f"inspect {os.path.basename(name)}", "B", talk) as bar:
+        with Progress(f"inspect {os.path.basename(name)}", "B", talk) as bar:
             each = _print_record_json if as_json else _print_record
             summary = inspect_set(found, each=each if records else None, progress=bar.update)
         summaries.append(summary)
@@ -953,14 +668,14 @@ def inspect_command(
         if not summary.records:
             talk.warn(f"{printable(name)}: empty")
         if summary.damaged:
-            places = _count(summary.damaged, "place")
+            places = count_text(summary.damaged, "place")
             talk.warn(f"{printable(name)}: damaged in {places}; see im2rec verify")
     if records:
         return EXIT_DONE
     if as_json:
-        _print_json([each.as_dict() for each in summaries], indent=2)
+        print_json([each.as_dict() for each in summaries], indent=2)
     else:
-        _print("\n".join(_summary_text(each) for each in summaries).removesuffix("\n"))
+        print_data("\n".join(_summary_text(each) for each in summaries).removesuffix("\n"))
     return EXIT_DONE
 
 
@@ -969,7 +684,7 @@ def _print_record(line: RecordLine) -> None:
 
     labels = ",".join(map(format_float32, line.labels))
     size = f"{line.width}\t{line.height}" if line.width else "-\t-"
-    _print(
+    print_data(
         f"{printable(line.file)}\t{line.offset}\t{line.length}\t{line.parts}\t"
         f"{'?' if line.id is None else line.id}\t{labels or '-'}\t{line.kind}\t{size}\t"
         f"{line.image_bytes}"
@@ -981,13 +696,13 @@ def _print_record_json(line: RecordLine) -> None:
 
     record = asdict(line)  # JSON has no NaN or infinity
     record["labels"] = [label if math.isfinite(label) else str(label) for label in line.labels]
-    _print_json(record)
+    print_json(record)
 
 
 def _summary_text(summary: Summary) -> str:
     rows: list[tuple[str, str]] = [("records", str(summary.records))]
     files = f" in {len(summary.files)} files" if len(summary.files) > 1 else ""
-    rows.append(("bytes", f"{summary.bytes} ({_size(summary.bytes)}){files}"))
+    rows.append(("bytes", f"{summary.bytes} ({size_text(summary.bytes)}){files}"))
     if summary.ids:
         rows.append(("ids", f"{summary.ids[0]} to {summary.ids[1]}"))
     widths = sorted(summary.label_widths.items())
@@ -1075,7 +790,7 @@ def verify_command(
     with signals_held():
         from im2rec.verify import VerifyOptions, verify_set
 
-    talk = _Talk(quiet, verbose)
+    talk = Talk(quiet, verbose)
     if list_paths and len(recs) + len(list_paths) > 2:
         raise OptionError("one --list goes with one REC")
     settings = VerifyOptions(list_path=list_paths[0] if list_paths else None, **options)
@@ -1084,15 +799,15 @@ def verify_command(
     reports = []
     for name in recs:
         found = find_set(name)
-        with _Progress(f"verify {os.path.basename(name)}", "B", talk) as bar:
+        with Progress(f"verify {os.path.basename(name)}", "B", talk) as bar:
             report = verify_set(found, settings, progress=bar.update)
         reports.append(report)
         if not as_json:
             for line in _problem_lines(report.problems, None if verbose else MAX_LINES):
-                _print(line)
+                print_data(line)
         _print_verify_report(report, talk)
     if as_json:
-        _print_json([_verify_dict(each) for each in reports], indent=2)
+        print_json([_verify_dict(each) for each in reports], indent=2)
     return EXIT_PROBLEMS if any(report.problems for report in reports) else EXIT_DONE
 
 
@@ -1106,7 +821,7 @@ def _problem_lines(problems: list[Problem], most: int | None) -> Iterator[str]:
             yield _problem_text(problem)
     for (code, file), count in seen.items():
         if most is not None and count > most:
-            more = _count(count - most, f"more {code} problem")
+            more = count_text(count - most, f"more {code} problem")
             yield f"{printable(file)}: {more}; -v shows them all"
 
 
@@ -1116,13 +831,13 @@ def _problem_text(problem: Problem) -> str:
     return f"{printable(problem.file)}{place}: {problem.code}: {about}{printable(problem.sentence)}"
 
 
-def _print_verify_report(report: VerifyReport, talk: _Talk) -> None:
+def _print_verify_report(report: VerifyReport, talk: Talk) -> None:
     for path in report.unindexed:
         talk.warn(f"{printable(path)}: there is no index beside it, so none was checked")
     talk.some((f"{printable(place)}: {text}" for place, text in report.remarks), "remarks")
-    state = _count(len(report.problems), "problem") if report.problems else "no problem"
-    records = _count(report.records, "record")
-    talk.info(f"{printable(report.name)}: {records}, {_size(report.bytes)}: {state}")
+    state = count_text(len(report.problems), "problem") if report.problems else "no problem"
+    records = count_text(report.records, "record")
+    talk.info(f"{printable(report.name)}: {records}, {size_text(report.bytes)}: {state}")
 
 
 def _verify_dict(report: VerifyReport) -> dict[str, Any]:

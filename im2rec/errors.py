@@ -1,7 +1,7 @@
 """Every error of this package, each with its message built from values; imports nothing.
 
 All descend from Im2recError, so one `except` catches whatever a user, a file or a machine can
-cause; anything else that escapes is a bug. Which exit code an error becomes is said in cli.py.
+cause; anything else that escapes is a bug. Which exit code an error becomes is said in terminal.py.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pytest
 from conftest import BAD, CLEAN, GOLDEN, Run
 
 from im2rec import cli, recordio
-from im2rec.cli import _count, _Failures, _Progress, _Size, _size, _Talk
+from im2rec.cli import _Failures, _Size
 
 COMMANDS = ["make-list", "pack", "inspect", "verify"]
 
@@ -240,35 +240,7 @@ def test_failures(text: str, value: tuple[float, bool]) -> None:
     assert _Failures().convert(text, None, None) == value
 
 
-def test_counts_and_sizes_in_words() -> None:
-    assert [_count(n, "class") for n in (0, 1, 2)] == ["0 classes", "1 class", "2 classes"]
-    assert [_size(n) for n in (0, 1023, 1024, 5 * 2**30, 3 * 2**40)] == [
-        "0 B",
-        "1023 B",
-        "1.0 KiB",
-        "5.0 GiB",
-        "3.0 TiB",
-    ]
-
-
 # --- progress ---------------------------------------------------------------------------------
-
-
-def test_progress_without_a_terminal_is_a_plain_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cli, "PLAIN_INTERVAL", 0.0)
-    with _Progress("pack set.lst", "images", _Talk(False, False)) as progress:
-        progress.update(50, 200)
-    with _Progress("verify set", "B", _Talk(False, False)) as progress:
-        progress.update(2**20, 2**21)
-    with _Progress("verify set", "B", _Talk(True, False)) as progress:
-        progress.update(2**20, 2**21)
-    first, second = capsys.readouterr().err.splitlines()
-    assert re.fullmatch(
-        r"pack set\.lst: 50 of 200 images \(25 %\), \d+ images/s, \d+ s left", first
-    )
-    assert second.startswith("verify set: 1.0 MiB of 2.0 MiB (50 %), ")
 
 
 def test_progress_on_a_terminal_is_a_bar(tmp_path: Path) -> None:
