@@ -17,9 +17,12 @@ from hypothesis import settings
 
 cv2.setNumThreads(1)  # must not be forked, and forking is what most tests of workers do
 
-# In a job that a script starts with `&`, Ctrl-C is ignored, and would be in all that tests start.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# What a script's `&` or nohup has made ignored would be ignored in all that tests start.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(
+            number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        )
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = DATA / "golden"  # written by the real MXNet; golden/README.md has the options of each

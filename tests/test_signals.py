@@ -117,7 +117,7 @@ BEFORE = [  # event of the audit, word in its arguments
     ("open", "manifest.json"),
 ]
 WHILE = [  # it is published: all the new files get their names
-    ("os.rename", ".im2rec/set_000.rec', 'set_000.rec'"),
+    ("os.rename", ".0.rec', 'set_000.rec'"),
     ("os.link", "set_002.idx"),
     ("os.rename", "set.manifest.json"),
     ("os.remove", "older set_001.rec"),
