@@ -22,7 +22,13 @@ from typing import Any, NamedTuple
 
 from im2rec import __version__, pool
 from im2rec.depfile import format_rule, writable
-from im2rec.errors import InputError, NothingPacked, OptionError, TooManyFailures
+from im2rec.errors import (
+    InputError,
+    NothingPacked,
+    OptionError,
+    OutputError,
+    TooManyFailures,
+)
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
     IMAGE_TIMEOUT,
@@ -269,6 +275,10 @@ def dependency_file(
     for name in (*lists, *([target] if target else [])):
         if not writable(name):
             raise OptionError(f"no dependency file can hold the name {name!r}; choose another")
+    if path.endswith((".lst", ".rec", ".idx", ".json")):
+        raise OptionError(f"--depfile {path!r} would be one of the set's files; choose another")
+    if os.path.isdir(path):  # found at the end, it would have all the work done for nothing
+        raise OutputError(path, "there is a folder of this name", "move it away")
     with Output(path, fsync=False) as output:
         unwritable: list[str] = []
         with writing(path), open(output.path(output.stem), "wb") as file:

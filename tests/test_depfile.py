@@ -143,6 +143,21 @@ def test_a_file_that_cannot_be_written_is_found_before_the_work(
     assert not (tmp_path / "set_val.rec").exists()
 
 
+@pytest.mark.parametrize("name", ["set_val.lst", "set_val.rec", "my photos"])
+def test_what_is_something_else_is_not_overwritten(
+    name: str, photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    before = (tmp_path / "set_val.lst").read_bytes()
+    done = im2rec("pack", "--depfile", name, "set_val", "my photos", code=2)
+    assert done.stderr == (
+        "im2rec: error: my photos: cannot write: there is a folder of this name; move it away\n"
+        if name == "my photos"
+        else f"im2rec: error: --depfile '{name}' would be one of the set's files; choose another\n"
+    )
+    assert (tmp_path / "set_val.lst").read_bytes() == before
+    assert not (tmp_path / "set_val.rec").exists()
+
+
 def test_names_that_cannot_be_written_are_told(photos: Path, im2rec: Run, tmp_path: Path) -> None:
     for name in UNWRITABLE:
         if "\t" not in name:
