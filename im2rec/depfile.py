@@ -1,7 +1,8 @@
 """Dependency files: `target: prerequisite...`, as Make and Ninja read them.
 
-Both take a space, a `#` and a colon behind a backslash, and a `$` doubled. Some names cannot be
-written so that both read them; what they are was found by trying.
+Both take a space, a `#` and a colon behind a backslash, and a `$` doubled; Make alone a `*`, `?` or
+`[`, so that Ninja finds something to do where there is nothing. Some names cannot be written for
+Make at all. What they are was found by trying.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-_SPECIAL = re.compile(r"(\\*)([ #:])")
-_UNWRITABLE = re.compile(r"[;|=\t]|[\\ ]$")  # for Make, some of them as the target of a rule
+_SPECIAL = re.compile(r"(\\*)([ #:*?\[])")
+_UNWRITABLE = re.compile(r"[;|=\t\r\n]|[\\ ]\Z")  # for Make, some of them as a rule's target
 
 
 def format_rule(target: str, prerequisites: Iterable[str]) -> Iterator[str]:

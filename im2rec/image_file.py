@@ -484,8 +484,10 @@ def _check_webp(data: bytes, _: ImageFacts) -> None:
     at = 12
     while at + 8 <= len(data):
         kind, length = struct.unpack_from("<4sI", data, at)
-        if kind in (b"VP8 ", b"VP8L", b"ALPH"):
-            body = data[at + 8 : at + 8 + length]
+        body = data[at + 8 : at + 8 + length]
+        # the two low bits of an alpha's first byte: 0 = not compressed, where zeros are pixels
+        is_raw = kind == b"ALPH" and body[:1] and not body[0] & 3
+        if kind in (b"VP8 ", b"VP8L", b"ALPH") and not is_raw:
             zeros = len(body) - len(body.rstrip(b"\0"))
             if zeros > _WEBP_ZEROS and 8 * zeros > length:
                 raise ImageError(f"damaged: the last {zeros} bytes of the image data are zero")

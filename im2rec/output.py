@@ -136,26 +136,38 @@ class Output:
                     flush(self.folder or ".", os.O_RDONLY)
         return list(files)
 
+    def _set_aside(self, final: str, name: str) -> None:
+        """Keeps an older file until all are renamed."""
+        older = self.path(f"older {name}")
+        try:
+            os.link(final, older)
+        except FileNotFoundError:
+            pass
+        except OSError:  # a file system without links
+            os.replace(final, older)
+
     def _rename_all(self, files: Mapping[str, str]) -> None:
         """Renames the files; where one cannot be, takes back what was done before."""
-        done: list[str] = []
+        begun: list[str] = []
+        done: set[str] = set()
         try:
             for name, path in files.items():
                 final = os.path.join(self.folder, name)
                 with writing(final):
-                    with suppress(OSError):  # no older file, or a file system without links
-                        os.link(final, self.path(f"older {name}"))
+                    begun.append(name)
+                    self._set_aside(final, name)
                     os.replace(path, final)
-                done.append(name)
+                done.add(name)
         except OutputError:
-            for name in reversed(done):
+            for name in reversed(begun):
                 final = os.path.join(self.folder, name)
                 with suppress(OSError):
-                    os.link(final, files[name])  # what is to be kept
+                    if name in done:
+                        os.link(final, files[name])  # what is to be kept
                 with suppress(OSError):
                     if os.path.exists(self.path(f"older {name}")):
                         os.replace(self.path(f"older {name}"), final)
-                    else:
+                    elif name in done:
                         os.unlink(final)
             raise
 
@@ -270,9 +282,11 @@ def _leave(work: str, lock: int, owner: int, keep: list[bool]) -> None:
         return
     _locks.discard(lock)
     with suppress(OSError):  # what stays is cleared by the next run
-        _clear(work, keep[0])
-        if sys.platform == "win32":  # an open file cannot be removed there
-            os.close(lock)
+        try:
+            _clear(work, keep[0])
+        finally:
+            if sys.platform == "win32":  # an open file cannot be removed there
+                os.close(lock)
         # The lock goes last: from then on the folder may be another run's.
         os.unlink(os.path.join(work, _LOCK_NAME))
         os.rmdir(work)

@@ -12,8 +12,8 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -28,6 +28,7 @@ from im2rec.errors import (
     OptionError,
     OutputError,
     TooManyFailures,
+    printable,
 )
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
@@ -246,20 +247,20 @@ def pack_list(
 class _Sources:
     """All that a list's set is made of: the list, the class map, the images."""
 
-    list_path: str
+    images: ImageList
     root: str
 
     def __iter__(self) -> Iterator[str]:
         """Their paths, those that a dependency file can hold."""
-        yield self.list_path
-        classes = find_classes(self.list_path.removesuffix(".lst"))
+        yield self.images.path
+        classes = find_classes(self.images.path.removesuffix(".lst"))
         if classes:
             yield classes
-        yield from filter(writable, self.images())
+        yield from filter(writable, self.paths())
 
-    def images(self) -> Iterator[str]:
-        """The paths of the images."""
-        return (os.path.join(self.root, entry.path) for entry in read_list(self.list_path))
+    def paths(self) -> Iterator[str]:
+        """Those of the images."""
+        return (os.path.join(self.root, entry.path) for entry in self.images)
 
 
 @contextmanager
@@ -269,25 +270,26 @@ def dependency_file(
     """Writes at the end of the context, if that is reached, a file for Make or Ninja that says what
     the sets of these lists are made of; yields the images that it cannot name.
 
-    target: what depends on all of it; None = each set's manifest. Raises OutputError, and what
-    `read_list` raises.
+    target: what depends on all of it; None = each set's manifest. Raises OptionError, OutputError,
+    and what `read_list` raises.
     """
-    for name in (*lists, *([target] if target else [])):
+    for name in (*lists, *([target] if target else []), os.path.join(root, "an image")):
         if not writable(name):
-            raise OptionError(f"no dependency file can hold the name {name!r}; choose another")
-    if path.endswith((".lst", ".rec", ".idx", ".json")):
-        raise OptionError(f"--depfile {path!r} would be one of the set's files; choose another")
+            found = printable(name.removesuffix("an image"))
+            raise OptionError(f"no dependency file can hold the name '{found}'; choose another")
+    prefixes = [each.removesuffix(".lst") for each in lists]
+    if path.endswith((".lst", ".rec", ".idx", ".json", ".classes.txt")) or path in prefixes:
+        raise OptionError(f"--depfile '{path}' would be one of the set's files; choose another")
     if os.path.isdir(path):  # found at the end, it would have all the work done for nothing
         raise OutputError(path, "there is a folder of this name", "move it away")
     with Output(path, fsync=False) as output:
         unwritable: list[str] = []
         with writing(path), open(output.path(output.stem), "wb") as file:
-            for list_path in lists:
-                sources = _Sources(list_path, root)
-                manifest = list_path.removesuffix(".lst") + ".manifest.json"
-                for line in format_rule(target or manifest, sources):
-                    file.write(line.encode())
-                unwritable += (each for each in sources.images() if not writable(each))
+            for prefix, list_path in zip(prefixes, lists, strict=True):
+                sources = _Sources(read_list(list_path), root)
+                for line in format_rule(target or f"{prefix}.manifest.json", sources):
+                    file.write(line.encode("utf-8", "surrogateescape"))
+                unwritable += (each for each in sources.paths() if not writable(each))
         yield unwritable
         output.publish({output.stem: output.path(output.stem)})
 
@@ -535,11 +537,13 @@ def _pack_parts(
         settings = _settings(root, options)
         notes = ShardNotes(images, settings, output)
         rows = 0
-        for whole in _find_whole(images, root, options, output, settings, workers):
-            there.append(whole)
-            rows += whole.last - whole.first
-            progress(report, rows)
-        there = _usable(there, options)
+        with closing(_find_whole(images, root, options, output, settings, workers)) as found:
+            for whole in found:
+                if options.shards is None and whole.first != rows:
+                    break  # behind one that is not there, the borders of all may have moved
+                there.append(whole)
+                rows += whole.last - whole.first
+                progress(report, rows)
         for stem in output.notes().keys() - {whole.stem for whole in there}:
             output.forget(stem)
     joiner = _Joiner(
@@ -554,16 +558,13 @@ def _pack_parts(
         notes=notes,
     )
 
-    def path_of(row: int) -> str:
-        return next(images.rows(row, row + 1)).path
-
     with pool.Pool(
         Packer(root, options.image, options.pack_label, output.work, output.prefix),
         setup=partial(prepare_worker, options.image),
         preload=partial(load_codecs, options.image),
         workers=workers,
         start_method=options.start_method,
-        name=path_of,
+        name=lambda row: _path_of(images, row),
         folder=output.work,
         seconds=options.image_timeout or None,
     ) as crew:
@@ -578,6 +579,10 @@ def _pack_parts(
                 joiner.take(worker, job, done)
 
 
+def _path_of(images: ImageList, row: int) -> str:
+    return next(images.rows(row, row + 1)).path
+
+
 def _find_whole(
     images: ImageList,
     root: str,
@@ -585,7 +590,7 @@ def _find_whole(
     output: Output,
     settings: str,
     workers: int,
-) -> Iterator[WholeShard]:
+) -> Generator[WholeShard, None, None]:
     """The shards of a stopped run that would be the same in this one, as each is looked at."""
     found = [
         whole
@@ -600,18 +605,9 @@ def _find_whole(
         output.work,
         workers=workers,
         start_method=options.start_method,
+        seconds=options.image_timeout or None,
+        name=lambda row: _path_of(images, row),
     )
-
-
-def _usable(there: list[WholeShard], options: PackOptions) -> list[WholeShard]:
-    """Those of the shards, in list order, that this run can begin with: under --shard-size, the
-    borders of all behind one that is not there may have moved."""
-    first = 0
-    for at, whole in enumerate(there if options.shards is None else ()):
-        if whole.first != first:
-            return there[:at]
-        first = whole.last
-    return there
 
 
 def _settings(root: str, options: PackOptions) -> str:

@@ -34,6 +34,7 @@ BYTES_AHEAD = 1 << 26  # of which so many bytes are held, if they are of like si
 MISSING = "missing: there is no such file"
 _STATE = struct.Struct("<Qq")  # bytes, nanoseconds since 1970
 STATE_SIZE = _STATE.size
+NO_FILE = _STATE.pack(2**64 - 1, 0)  # its state; equal to no file's
 UNKNOWN = b"\xff" * STATE_SIZE  # the state of a file that could not be read; equal to no other
 
 
@@ -255,7 +256,7 @@ def _read(path: bytes) -> SourceFile:
 def state_of(status: os.stat_result | None) -> bytes:
     """What tells a source file from itself when it has been changed: its size and the time of its
     last change. status: None = there is no such file."""
-    return _STATE.pack(status.st_size, status.st_mtime_ns) if status else _STATE.pack(0, 0)
+    return _STATE.pack(status.st_size, status.st_mtime_ns) if status else NO_FILE
 
 
 def read_image(path: str | bytes) -> tuple[bytes, os.stat_result]:

@@ -36,7 +36,8 @@ IN_FLIGHT = 4  # tasks per worker drawn and not yet consumed; hides a slow one b
 WORKERS_PER_CPU = 2  # at most; 64 on 2 CPUs, which take each other's caches, took a fifth longer
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
 LOOK_EVERY = 1.0  # seconds between two looks at what the workers have in hand
-_NOTE = struct.Struct("<?Q")  # whether something is in hand, and its number
+_NOTE = struct.Struct("<Q?Q")  # notes so far; whether something is in hand, and its number
+_COUNT = struct.Struct("<Q")  # its beginning
 
 _Pipe: TypeAlias = "connection.Connection[Any, Any]"
 
@@ -245,13 +246,13 @@ class Pool(Generic[Task, Answer]):
         # Of a longer stretch, this process was not running either: suspended, stopped, or busy.
         passed, self._looked = min(now - self._looked, 2 * LOOK_EVERY), now
         for worker in self._workers:
-            number = self._noted(worker.process.pid)
-            is_same = number is not None and number == worker.number
-            worker.number, worker.seconds = number, worker.seconds + passed if is_same else 0.0
-            if number is not None and worker.seconds >= self._seconds:
+            note = self._noted(worker.process.pid)
+            worker.seconds = worker.seconds + passed if note and note == worker.note else 0.0
+            worker.note = note
+            if note and worker.seconds >= self._seconds:
                 found = f"a worker has had one thing in hand for {self._seconds:g} s"
                 hint = "leave it out, or allow more time"
-                raise WorkerError(found, (self._name(number),), hint)
+                raise WorkerError(found, (self._name(note[1]),), hint)
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
         """Each task with its answer, in the order of the tasks, which are drawn as needed.
@@ -286,15 +287,15 @@ class Pool(Generic[Task, Answer]):
     def in_hand(self) -> list[int]:
         """The numbers that workers noted and have not finished."""
         noted = [self._noted(worker.process.pid) for worker in self._workers]
-        return sorted(number for number in noted if number is not None)
+        return sorted(note[1] for note in noted if note)
 
-    def _noted(self, pid: int) -> int | None:
-        """The number that a worker has in hand."""
+    def _noted(self, pid: int) -> tuple[int, int] | None:
+        """A worker's note if it has something in hand: which of its notes, and the number."""
         with suppress(OSError):  # none yet
             data = Path(self._notes.name, str(pid)).read_bytes()
             if len(data) == _NOTE.size:
-                busy, number = _NOTE.unpack(data)
-                return number if busy else None
+                count, busy, number = _NOTE.unpack(data)
+                return (count, number) if busy else None
         return None
 
     def _hire(self) -> None:
@@ -350,13 +351,13 @@ def _no_main() -> Iterator[None]:
 class _Worker(Generic[Task]):
     """A worker process, our end of the pipe to it, and the task that it has.
 
-    number, seconds: what it had in hand at the last look, and for how long.
+    note, seconds: what it had in hand at the last look, and for how long.
     """
 
     process: Any
     pipe: _Pipe
     task: Task | None = None
-    number: int | None = None
+    note: tuple[int, int] | None = None
     seconds: float = 0.0
 
 
@@ -385,7 +386,8 @@ def note(number: int | None) -> None:
     Outside a worker it does nothing.
     """
     if _note is not None:
-        _NOTE.pack_into(_note, 0, number is not None, number or 0)
+        (count,) = _COUNT.unpack_from(_note)
+        _NOTE.pack_into(_note, 0, count + 1, number is not None, number or 0)
 
 
 def _work(
@@ -429,7 +431,7 @@ def _start_worker(notes: str, setup: Callable[[], None]) -> None:
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
     with open(Path(notes) / str(os.getpid()), "w+b") as file:
-        file.write(_NOTE.pack(False, 0))
+        file.write(_NOTE.pack(0, False, 0))
         file.flush()
         _note = mmap.mmap(file.fileno(), _NOTE.size)
     threading.Thread(target=_end_with_parent, daemon=True).start()

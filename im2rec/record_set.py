@@ -263,7 +263,7 @@ def _is_name(name: object) -> bool:
 
 def write_manifest(contents: dict[str, Any]) -> bytes:
     """A manifest's bytes. Behind the contents, on a line of its own, stands the sha256 of all bytes
-    before that line: what `head -n -2 FILE | sha256sum` gives."""
+    before that line: what GNU's `head -n -2 FILE | sha256sum` gives."""
     import json
 
     text = json.dumps(contents, indent=2, ensure_ascii=False)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from im2rec import pool
@@ -160,9 +161,12 @@ def read_notes(output: Output, settings: str) -> list[WholeShard]:
     """The shards that a run with the same settings has left, in list order."""
     found = []
     for stem, data in output.notes().items():
-        with suppress(ValueError, TypeError, KeyError):  # torn by a power cut: as if it were not
+        # torn by a power cut, or written in by others: as if it were not there
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
             note = json.loads(data)
             if note.pop("settings") != settings:
+                continue
+            if not 0 <= note["first"] < note["last"] <= note["until"]:
                 continue
             tally = note.pop("tally")
             tally["label_widths"] = Counter({int(k): v for k, v in tally["label_widths"].items()})
@@ -190,15 +194,14 @@ def holding(
     *,
     workers: int,
     start_method: str | None,
-) -> Iterator[WholeShard]:
-    """Those of the shards whose rows, source files and bytes are as they were, in order."""
-    same = []
-    for whole in shards:
-        if whole.number is None and whole.until == whole.last != len(images):
-            continue  # the list ended with it and has grown: it may have room for more
-        lines = images.lines(whole.first, whole.until)
-        if whole.until <= len(images) and hashlib.sha256(lines).hexdigest() == whole.rows:
-            same.append(_Check(whole, lines, root, work))
+    seconds: float | None,
+    name: Callable[[int], str],
+) -> Generator[WholeShard, None, None]:
+    """Those of the shards whose rows, source files and bytes are as they were, in order.
+
+    workers, start_method, seconds, name: as in `pool.Pool`; the number in hand is that of a row.
+    """
+    same = [whole for whole in shards if _has_its_rows(whole, images)]
     if not same:
         return
     with pool.Pool(
@@ -207,10 +210,25 @@ def holding(
         workers=min(workers, len(same)),
         start_method=start_method,
         folder=work,
+        seconds=seconds,
+        name=name,
     ) as crew:
-        for check, holds in crew.results(same):
+        checks = (
+            _Check(whole, images.lines(whole.first, whole.until), root, work) for whole in same
+        )
+        for check, holds in crew.results(checks):
             if holds:
                 yield check.whole
+
+
+def _has_its_rows(whole: WholeShard, images: ImageList) -> bool:
+    """Whether the list has the rows that decided on a shard where it had them."""
+    if whole.until > len(images):
+        return False
+    if whole.number is None and whole.until == whole.last != len(images):
+        return False  # the list ended with it and has grown: it may have room for more
+    lines = images.lines(whole.first, whole.until)
+    return hashlib.sha256(lines).hexdigest() == whole.rows
 
 
 def _nothing() -> None:
@@ -220,13 +238,10 @@ def _nothing() -> None:
 def _holds(check: _Check) -> bool:
     """Whether a shard's source files and its own are as they were."""
     whole = check.whole
-    root = os.fsencode(check.root)
-    paths = [os.path.join(root, entry.path.encode()) for entry in parse_rows(check.lines)]
-    slices = [paths[at : at + _FILES_AT_A_TIME] for at in range(0, len(paths), _FILES_AT_A_TIME)]
     sources = hashlib.sha256()
-    with ThreadPoolExecutor(READS_AHEAD) as threads:  # where storage is slow
-        for states in threads.map(_states, slices):
-            sources.update(states)
+    for states in _states(check):
+        sources.update(states)
+    pool.note(None)
     if sources.hexdigest() != whole.sources:
         return False
     stem = os.path.join(check.work, whole.stem)
@@ -239,7 +254,29 @@ def _holds(check: _Check) -> bool:
         return False
 
 
-def _states(paths: list[bytes]) -> bytes:
+def _states(check: _Check) -> Iterator[bytes]:
+    """The states of a shard's source files, in order, some at a time; asked for by threads ahead of
+    their turn, for storage may be slow."""
+    root = os.fsencode(check.root)
+    paths = (os.path.join(root, entry.path.encode()) for entry in parse_rows(check.lines))
+    row = check.whole.first
+    with ThreadPoolExecutor(READS_AHEAD) as threads:
+        ahead: deque[Future[list[bytes]]] = deque()
+        while some := list(islice(paths, _FILES_AT_A_TIME)):
+            ahead.append(threads.submit(_some_states, some))
+            if len(ahead) > READS_AHEAD:
+                pool.note(row)
+                states = ahead.popleft().result()
+                row += len(states)
+                yield b"".join(states)
+        while ahead:
+            pool.note(row)
+            states = ahead.popleft().result()
+            row += len(states)
+            yield b"".join(states)
+
+
+def _some_states(paths: list[bytes]) -> list[bytes]:
     states = []
     for path in paths:
         try:
@@ -248,4 +285,4 @@ def _states(paths: list[bytes]) -> bytes:
             states.append(state_of(None))
         except (OSError, ValueError):  # never the same as that of a file that was read
             states.append(b"")
-    return b"".join(states)
+    return states

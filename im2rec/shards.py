@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import IO
 
 from im2rec.errors import OutputError
-from im2rec.index import format_index, parse_index
+from im2rec.index import format_index
 from im2rec.output import COPY_SIZE, Output, flush, writing
 from im2rec.record_set import DIGEST_SIZE, shard_stem
 
@@ -226,9 +226,11 @@ class SetWriter:
         with writing(self._output.prefix):
             shard = self._next_shard(stem, number)
             with open(shard.idx, "rb") as file:
-                entries, _ = parse_index(file.read(), shard.idx)
-            self._joint.write(format_index((key, shard.start + at) for key, at in entries))
-            shard.records, shard.size = len(entries), os.path.getsize(shard.rec)
+                for line in file:
+                    key, offset = line.split(b"\t")
+                    self._joint.write(b"%s\t%d\n" % (key, shard.start + int(offset)))
+                    shard.records += 1
+            shard.size = os.path.getsize(shard.rec)
         return shard.rec
 
     def _shard_for(self, size: int, number: int | None) -> _Shard:

@@ -33,7 +33,7 @@ def exit_code(error: BaseException) -> int:
     """The exit code that an error ends the program with."""
     if isinstance(error, _Ended):
         return EXIT_SIGNAL + error.number
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt | click.Abort):
         return EXIT_SIGNAL + signal.SIGINT
     if isinstance(error, TooManyFailures | NothingPacked):
         return EXIT_PROBLEMS
@@ -145,7 +145,7 @@ def _prepare_signals() -> None:
 def _prepare_streams() -> None:
     """Makes text the same bytes whatever the locale, and closed streams harmless."""
     if sys.getfilesystemencoding() != "utf-8":  # start anew with names, too, in UTF-8
-        os.execv(sys.executable, [sys.executable, "-X", "utf8", "-m", "im2rec", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     for fd in range(3):  # a file opened later must not become a standard stream
         try:
             os.fstat(fd)

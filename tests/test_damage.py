@@ -333,6 +333,26 @@ def test_a_webp_that_ends_in_many_zeros_is_refused(name: str, worker: ProcessPoo
     assert [changed for _, _, changed in counts.values()] == [0, 0]
 
 
+def test_an_alpha_of_zeros_that_is_not_compressed_is_whole() -> None:
+    """Of a WebP, as cwebp -alpha_method 0 writes it: transparent pixels are zeros."""
+    file = io.BytesIO()
+    picture = Image.fromarray(np.random.default_rng(1).integers(0, 255, (64, 64, 4), np.uint8))
+    picture.save(file, "WEBP", quality=50)
+    data = file.getvalue()
+    at = data.index(b"ALPH")
+    (length,) = struct.unpack_from("<I", data, at + 4)
+    alpha = bytes(range(1, 65)) * 32 + bytes(64 * 32)
+    raw = b"ALPH" + struct.pack("<I", 1 + len(alpha)) + b"\0" + alpha + b"\0"
+    data = data[:at] + raw + data[at + 8 + length + (length & 1) :]
+    data = data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
+    with Image.open(io.BytesIO(data)) as opened:
+        assert opened.getchannel("A").tobytes() == alpha
+    assert convert(data, ImageOptions(pass_through=True), 0).image == data
+    stored = convert(data, ImageOptions(color=-1, encoding=".png", quality=3), 0)
+    with Image.open(io.BytesIO(stored.image)) as opened:
+        assert opened.getchannel("A").tobytes() == alpha
+
+
 def test_plain_webps_are_not_taken_for_torn() -> None:
     for color in (0, 128, 255):
         for form in ({"quality": 1}, {"quality": 80}, {"lossless": True}):

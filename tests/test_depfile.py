@@ -19,7 +19,7 @@ NAMES = [
     "a\\#b", "a[1].jpg", "a~b", "~a", "é", "a*b", "a?b", "a'b", 'a"b', "a&b", "(a)", "a,b", "a!b",
     "a@b", "{a}", "<a>", "^a", "a`b", "a%b", "中文", "a+b", "-a",
 ]  # fmt: skip
-UNWRITABLE = ["a;b", "a|b", "a=b", "a\tb", "end\\", "end "]
+UNWRITABLE = ["a;b", "a|b", "a=b", "a\tb", "a\nb", "end\n", "a\r", "end\\", "end "]
 MAKEFILE = "OUT:\n\ttouch OUT; echo made >> log\n-include deps\n"
 NINJA = (
     "rule make\n  command = cp deps OUT.d && touch OUT && echo made >> log\n  depfile = OUT.d\n"
@@ -39,6 +39,7 @@ class Tool:
         (folder / "build.ninja").write_text(NINJA, encoding="utf-8")
         (folder / "list").touch()
         self.source.touch()
+        (folder / "a1.jpg").touch()  # what a[1].jpg would stand for as a pattern
         lines = format_rule("OUT", ["list", source])
         (folder / "deps").write_text("".join(lines), encoding="utf-8", newline="\n")
 
@@ -59,7 +60,7 @@ class Tool:
 
 # Not every version of Ninja takes these for a part of a name, nor Make an archive's member: they
 # may then find something to do where there is nothing, but never too little.
-NOT_FOR_NINJA = set("*?'\"&<>^`") | {"a\\#b", "a\\:b"}
+NOT_FOR_NINJA = set("*?'\"&<>^`") | {"a\\#b", "a\\:b", "a[1].jpg"}
 NOT_FOR_MAKE = {"$(x)"}
 
 
@@ -143,7 +144,7 @@ def test_a_file_that_cannot_be_written_is_found_before_the_work(
     assert not (tmp_path / "set_val.rec").exists()
 
 
-@pytest.mark.parametrize("name", ["set_val.lst", "set_val.rec", "my photos"])
+@pytest.mark.parametrize("name", ["set_val.lst", "set_val.rec", "set_val", "my photos"])
 def test_what_is_something_else_is_not_overwritten(
     name: str, photos: Path, im2rec: Run, tmp_path: Path
 ) -> None:
@@ -160,7 +161,7 @@ def test_what_is_something_else_is_not_overwritten(
 
 def test_names_that_cannot_be_written_are_told(photos: Path, im2rec: Run, tmp_path: Path) -> None:
     for name in UNWRITABLE:
-        if "\t" not in name:
+        if "\t" not in name and "\n" not in name:
             shutil.copy(CLEAN / "ant/ant_0.jpg", photos / f"{name}")
     rows = [f"{at}\t0\t{name}\n" for at, name in enumerate(["a=b", "a;b", "ant/ant_0.jpg"])]
     (tmp_path / "odd.lst").write_text("".join(rows), encoding="utf-8")
@@ -175,4 +176,19 @@ def test_names_that_cannot_be_written_are_told(photos: Path, im2rec: Run, tmp_pa
     done = im2rec("pack", "--depfile", "deps", "a=b", "my photos", code=2)
     assert done.stderr == (
         "im2rec: error: no dependency file can hold the name 'a=b.lst'; choose another\n"
+    )
+
+
+def test_a_root_whose_name_is_not_utf_8(photos: Path, im2rec: Run, tmp_path: Path) -> None:
+    root = os.fsdecode(b"odd\xff")
+    os.rename(photos, tmp_path / root)
+    im2rec("pack", "--depfile", "deps", "set_val", root)
+    assert b"\n  odd\xff/" in (tmp_path / "deps").read_bytes()
+
+
+def test_a_root_that_no_dependency_file_can_hold(photos: Path, im2rec: Run, tmp_path: Path) -> None:
+    photos.rename(tmp_path / "two\nlines")
+    done = im2rec("pack", "--depfile", "deps", "set_val", "two\nlines", code=2)
+    assert done.stderr == (
+        "im2rec: error: no dependency file can hold the name 'two\\nlines/'; choose another\n"
     )

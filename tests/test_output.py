@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -82,6 +83,30 @@ def test_what_is_noted_stays_until_something_is_published(prefix: str, tmp_path:
     assert run(keep=True, publish=True) == {"one": b"is whole"}
     assert names(tmp_path) == ["set.rec"]
     assert kept_count(prefix) == 0
+
+
+@pytest.mark.parametrize("fails", ["set.rec", "set.idx"])
+def test_without_links_an_older_set_stays_where_publishing_fails(
+    fails: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on FAT: an older file is set aside by renaming it."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    put(tmp_path, "set.rec", "set.idx")
+    with Output(prefix, fsync=False) as output:
+        files = {name: output.write(name, b"new") for name in ("set.rec", "set.idx")}
+        os.unlink(files[fails])
+        with pytest.raises(OutputError):
+            output.publish(files)
+    assert names(tmp_path) == ["set.idx", "set.rec"]
+    for name in ("set.rec", "set.idx"):
+        assert (tmp_path / name).read_text(encoding="utf-8") == name
+    with Output(prefix, fsync=False) as output:
+        output.publish({name: output.write(name, b"new") for name in ("set.rec", "set.idx")})
+    assert (tmp_path / "set.rec").read_bytes() == (tmp_path / "set.idx").read_bytes() == b"new"
 
 
 def test_what_could_not_be_published_is_kept_where_it_lay(prefix: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import shutil
@@ -121,8 +122,15 @@ CHANGES: dict[str, Callable[[Set, int], object]] = {
     "a shard's index": lambda images, _: shorten(images.notes()[1].with_suffix(".idx")),
     "a shard that is gone": lambda images, _: images.notes()[1].with_suffix(".rec").unlink(),
     "a note": lambda images, _: images.notes()[1].write_bytes(b"\0" * 100),
+    "a note that is a number": lambda images, _: images.notes()[1].write_bytes(b"5"),
+    "a note without a tally": lambda images, _: edit(images.notes()[1], tally=None),
+    "a note of other rows": lambda images, _: edit(images.notes()[1], first="0"),
     "a note's end": lambda images, _: shorten(images.notes()[1]),
 }
+
+
+def edit(path: Path, **members: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), **members}), encoding="utf-8")
 
 
 def flip(path: Path) -> None:
