@@ -529,7 +529,11 @@ def pack_command(
         if depfile:
             unnamed = stack.enter_context(dependency_file(depfile, lists, root, depfile_target))
             talk.some(
-                (f"{printable(path)}: a name that no dependency file can hold" for path in unnamed),
+                (
+                    f"{printable(path)}: no dependency file can hold this name; that the image "
+                    "changes will not be noticed"
+                    for path in unnamed
+                ),
                 "such names",
             )
         for path in lists:
@@ -556,7 +560,7 @@ def _pack_one(path: str, root: str, settings: PackOptions, talk: Talk) -> PackRe
             kept = kept_count(path.removesuffix(".lst")) if settings.resume else 0
             if kept:
                 shards = f"{count_text(kept, 'whole shard')} {'is' if kept == 1 else 'are'} kept"
-                talk.info(f"{shards}: --resume goes on from there")
+                talk.info(f"{shards}: the same command, run again, goes on with them")
             raise
         finally:
             failures.rest()
@@ -597,7 +601,8 @@ class _FailurePrinter:
 
 def _print_pack_report(report: PackReport, talk: Talk) -> None:
     if report.resumed:
-        talk.info(f"{printable(report.prefix)}: {count_text(report.resumed, 'shard')} were there")
+        kept = count_text(report.resumed, "shard")
+        talk.info(f"{printable(report.prefix)}: {kept} kept by the run before, used again")
     recs = [name for name in report.files if name.endswith(".rec")]
     shards = f" in {len(recs)} shards" if len(recs) > 1 else ""
     talk.info(

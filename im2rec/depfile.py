@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 _SPECIAL = re.compile(r"(\\*)([ #:*?\[])")
-_UNWRITABLE = re.compile(r"[;|=\t\r\n]|[\\ ]\Z")  # for Make, some of them as a rule's target
+_UNWRITABLE = re.compile(r"[;|=%\t\r\n]|[\\ ]\Z")  # for Make, some of them as a rule's target
 
 
 def format_rule(target: str, prerequisites: Iterable[str]) -> Iterator[str]:
@@ -25,8 +25,7 @@ def format_rule(target: str, prerequisites: Iterable[str]) -> Iterator[str]:
         yield f" \\\n  {_escaped(name)}"
     yield "\n"
     for name in prerequisites:
-        if "%" not in name:  # as a target, Make would take it for a pattern
-            yield f"\n{_escaped(name)}:\n"
+        yield f"\n{_escaped(name)}:\n"
 
 
 def writable(name: str) -> bool:

@@ -136,7 +136,8 @@ class TooManyFailures(Im2recError):
         return (
             f"{printable(self.path)}: stopped after {self.failed} of {self.rows} images that "
             f"cannot be packed, {self.allowed} allowed; nothing was written; "
-            "mend them or leave them out with --max-failures N or P%"
+            "mend them, list anew where files have gone, or leave them out with --max-failures "
+            "N or P%"
         )
 
 

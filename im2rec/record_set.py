@@ -18,6 +18,7 @@ from im2rec.errors import InputError, RecordError, printable
 from im2rec.framing import MAGIC_BYTES, RecordReader
 
 MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
+MAX_GAPS = 1000  # shards that may be missing between others
 MAX_BESIDE = 1 << 26  # bytes of a manifest or a class map; JSON takes 20 times as much memory
 DIGEST_SIZE = 1 << 18  # bytes read at a time for a digest: they stay in the processor's cache
 
@@ -182,14 +183,19 @@ def _with_indexes(name: str, prefix: str, recs: list[str], joint: str | None) ->
 
 
 def _numbered(prefix: str) -> list[str]:
+    """The shards PREFIX_000.rec, PREFIX_001.rec... in order; between those that are there, also the
+    ones that are not."""
     folder, stem = os.path.split(prefix)
-    found = []
+    found: dict[int, str] = {}
     with suppress(FileNotFoundError, NotADirectoryError):
         for name in os.listdir(folder or "."):
             match = _SHARD.fullmatch(name, len(stem)) if name.startswith(stem) else None
             if match:
-                found.append((int(match[1]), os.path.join(folder, name)))
-    return [path for _, path in sorted(found)]
+                found[int(match[1])] = os.path.join(folder, name)
+    if found and max(found) < len(found) + MAX_GAPS:  # else they are no shards' numbers
+        for number in range(max(found)):
+            found.setdefault(number, f"{shard_stem(prefix, number)}.rec")
+    return [path for _, path in sorted(found.items())]
 
 
 def _if_there(path: str) -> str | None:

@@ -162,6 +162,8 @@ class _Verification:
         images = read_list(list_path) if list_path else None  # the quickest to fail comes first
         for path in records.missing:
             self._found("file-missing", path, None, None, "a shard of the set is not there")
+        if len(records.recs) > 1 and records.joint is None:
+            self._report.unindexed.append(records.prefix)
         for path, idx in zip(records.recs, records.idxs, strict=True):
             file = self._read_file(path)
             file.packed_size = _packed_size(self._packed, path)

@@ -148,7 +148,8 @@ def test_too_many_failures_exit_1(tmp_path: Path, im2rec: Run) -> None:
     done = im2rec("pack", "set", BAD, "--max-failures", "3", code=1)
     assert done.stderr.splitlines()[-1] == (
         "im2rec: error: set.lst: stopped after 4 of 12 images that cannot be packed, 3 allowed; "
-        "nothing was written; mend them or leave them out with --max-failures N or P%"
+        "nothing was written; mend them, list anew where files have gone, "
+        "or leave them out with --max-failures N or P%"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["set.classes.txt", "set.lst"]
 

@@ -17,9 +17,9 @@ from im2rec.depfile import format_rule, writable
 NAMES = [
     "plain", "a b", "a  b", " lead", "a#b", "a$b", "a:b", "$(x)", "a\\b", "a\\ b", "a\\\\ b",
     "a\\#b", "a[1].jpg", "a~b", "~a", "é", "a*b", "a?b", "a'b", 'a"b', "a&b", "(a)", "a,b", "a!b",
-    "a@b", "{a}", "<a>", "^a", "a`b", "a%b", "中文", "a+b", "-a",
+    "a@b", "{a}", "<a>", "^a", "a`b", "中文", "a+b", "-a",
 ]  # fmt: skip
-UNWRITABLE = ["a;b", "a|b", "a=b", "a\tb", "a\nb", "end\n", "a\r", "end\\", "end "]
+UNWRITABLE = ["a;b", "a|b", "a=b", "a%b", "a\tb", "a\nb", "end\n", "a\r", "end\\", "end "]
 MAKEFILE = "OUT:\n\ttouch OUT; echo made >> log\n-include deps\n"
 NINJA = (
     "rule make\n  command = cp deps OUT.d && touch OUT && echo made >> log\n  depfile = OUT.d\n"
@@ -78,9 +78,8 @@ def test_what_depends_on_a_file_is_made_again_when_that_has_changed(
     time.sleep(0.02)
     os.utime(tool.source)
     assert tool.makes()
-    if "%" not in source:
-        tool.source.unlink()
-        assert tool.makes()
+    tool.source.unlink()
+    assert tool.makes()
 
 
 @pytest.mark.parametrize("source", UNWRITABLE)
@@ -167,8 +166,10 @@ def test_names_that_cannot_be_written_are_told(photos: Path, im2rec: Run, tmp_pa
     (tmp_path / "odd.lst").write_text("".join(rows), encoding="utf-8")
     done = im2rec("pack", "--depfile", "deps", "odd", "my photos")
     assert done.stderr == (
-        "im2rec: warning: my photos/a=b: a name that no dependency file can hold\n"
-        "im2rec: warning: my photos/a;b: a name that no dependency file can hold\n"
+        "im2rec: warning: my photos/a=b: no dependency file can hold this name; that the image "
+        "changes will not be noticed\n"
+        "im2rec: warning: my photos/a;b: no dependency file can hold this name; that the image "
+        "changes will not be noticed\n"
         "odd: 3 of 3 images packed, 26.6 KiB\n"
     )
     assert b"a=b" not in (tmp_path / "deps").read_bytes()

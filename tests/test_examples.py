@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import CLEAN
+from conftest import CLEAN, Run
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def test_every_example_is_tested() -> None:
     there = {path.name for path in EXAMPLES.iterdir() if not path.name.startswith("__")}
-    assert there == {"quickstart.py", "Makefile", "github-workflow.yml"}
+    assert there == {"quickstart.py", "Makefile", "build.ninja", "github-workflow.yml"}
 
 
 # --- quickstart: its output is held by the README's test -----------------------------------------
@@ -118,6 +118,40 @@ def test_a_touched_image_has_its_own_set_packed_again_and_nothing_else(
     assert changed == [f"{name}.d", f"{name}.packed"]
 
 
+def test_an_image_that_changes_while_it_is_packed_is_packed_again(make: Make) -> None:
+    make("list")
+    image = image_of(make, "set_val")
+    deed = make.folder / "slow"
+    deed.write_text(
+        f'#!/bin/sh\n{sys.executable} -m im2rec "$@" && cp "{CLEAN}/bee/bee_0.jpg" "{image}"\n',
+        encoding="utf-8",
+    )
+    deed.chmod(0o755)
+    make("rec", "SETS=set_val", "IM2REC=./slow")
+    assert make() == ["pack", "verify", "pack", "verify"]
+    assert make() == []
+
+
+def test_other_options_are_heeded(make: Make) -> None:
+    make()
+    assert make("PACK_OPTIONS=--resize 32") == ["pack", "verify", "pack", "verify"]
+    assert make("PACK_OPTIONS=--resize 32") == []
+    ran = make("PACK_OPTIONS=--resize 32", "LIST_OPTIONS=--train-ratio 0.5")
+    assert ran == ["make-list", "pack", "verify", "pack", "verify"]
+
+
+def test_a_prefix_with_spaces_is_refused(make: Make) -> None:
+    done = subprocess.run(
+        ["make", "-f", str(EXAMPLES / "Makefile"), "PREFIX=a b"],
+        cwd=make.folder,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "PREFIX cannot have spaces" in done.stderr
+
+
 @pytest.mark.parametrize("name", ["set_train", "set_val"])
 def test_a_changed_image_has_its_own_set_packed_and_checked_again(make: Make, name: str) -> None:
     make("PACK_OPTIONS=--shards 2")
@@ -175,6 +209,44 @@ def test_make_clean_removes_all_that_was_made(make: Make) -> None:
     make("PACK_OPTIONS=--shards 2")
     make("clean")
     assert [path.name for path in make.folder.iterdir()] == ["my photos"]
+
+
+# --- Ninja ------------------------------------------------------------------------------------
+
+
+def test_ninja_packs_again_what_has_changed(tmp_path: Path, im2rec: Run) -> None:
+    shutil.copytree(CLEAN, tmp_path / "photos")
+    (tmp_path / "data").mkdir()
+    im2rec("make-list", "data/set", "photos")
+    (tmp_path / "bin").mkdir()
+    script = f'#!/bin/sh\nexec {sys.executable} -m im2rec "$@"\n'
+    (tmp_path / "bin" / "im2rec").write_text(script, encoding="utf-8")
+    (tmp_path / "bin" / "im2rec").chmod(0o755)
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+
+    def ninja() -> str:
+        time.sleep(0.02)
+        done = subprocess.run(
+            [Path(sys.executable).parent / "ninja", "-f", EXAMPLES / "build.ninja"],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    assert "24 of 24 images packed" in ninja()
+    assert "no work to do" in ninja()
+    (tmp_path / "photos" / "ant" / "ant_0.jpg").touch()
+    said = ninja()
+    assert "unchanged" in said
+    assert "verify" not in said
+    assert "no work to do" in ninja()
+    shutil.copy(CLEAN / "bee/bee_0.jpg", tmp_path / "photos" / "ant" / "ant_0.jpg")
+    assert "verify" in ninja()
+    assert "no work to do" in ninja()
 
 
 # --- the CI job -------------------------------------------------------------------------------

@@ -459,3 +459,12 @@ def test_any_bytes_are_looked_at(
     path.write_bytes(start + data)
     kind = other_format(str(path))
     assert kind is None or kind.startswith(("a ", "an ", "SageMaker"))
+
+
+def test_a_shard_that_is_not_there_between_others_is_missed(tmp_path: Path) -> None:
+    """No manifest is needed to see it."""
+    put(tmp_path, "set_000.rec", "set_002.rec", "far_000.rec", "far_20201231.rec")
+    found = find_set(str(tmp_path / "set"))
+    assert [Path(rec).name for rec in found.recs] == ["set_000.rec", "set_002.rec"]
+    assert [Path(rec).name for rec in found.missing] == ["set_001.rec"]
+    assert find_set(str(tmp_path / "far")).missing == ()  # that is a date

@@ -265,10 +265,15 @@ def test_a_stopped_run_says_what_it_keeps_and_the_next_what_was_there(
     arguments = ("pack", "set", "root", "--pass-through", "--shards", "6", "--resume")
     done = im2rec(*arguments, "--workers", "1", code=1)
     kept = len(images.notes())
-    assert f"\n{kept} whole shards are kept: --resume goes on from there\n" in done.stderr
+    assert (
+        f"\n{kept} whole shards are kept: the same command, run again, goes on with them\n"
+        in done.stderr
+    )
     images.image(BROKEN).write_bytes(whole)
     done = im2rec(*arguments)
-    assert done.stderr.startswith(f"set: {kept} shards were there\nset: 60 of 60 images packed")
+    assert done.stderr.startswith(
+        f"set: {kept} shards kept by the run before, used again\nset: 60 of 60 images packed"
+    )
 
 
 # --- killed at any moment ---------------------------------------------------------------------
@@ -313,7 +318,7 @@ def test_killed_at_random_moments_the_set_is_the_same(
             _, stderr = process.communicate(timeout=20)
             assert "Traceback" not in stderr
             if process.returncode == 0:
-                resumed += "were there" in stderr
+                resumed += "used again" in stderr
                 break
             # Before and after Python handles signals, they end it in the system's way.
             code = process.returncode

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CLEAN, GOLDEN
+from conftest import CLEAN, GOLDEN, Run
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -142,7 +142,7 @@ def test_without_index_or_manifest_what_is_there_is_sound_and_the_lack_told(fold
         (folder / name).unlink()
     report = verify(folder / "set")
     assert report.problems == []
-    assert report.unindexed == [str(folder / rec) for rec in RECS]
+    assert report.unindexed == [str(folder / each) for each in ("set", *RECS)]
 
 
 def test_keys_may_be_positions(tmp_path: Path) -> None:
@@ -1016,3 +1016,20 @@ def test_no_bytes_make_verify_fail(rec: bytes, idx: bytes, data: bytes) -> None:
         (folder / "set.lst").write_text("5\t0\ta.jpg\n7\t1\tb.jpg\n", "utf-8")
         for prefix in ("set", "set.rec"):
             assert "manifest" in codes(folder / prefix, list_path=str(folder / "set.lst"))
+
+
+def test_shards_without_their_joint_index_or_with_a_gap_are_told_without_a_manifest(
+    tmp_path: Path, im2rec: Run
+) -> None:
+    rows = "".join(f"{row}\t0\tant/ant_{row % 3}.jpg\n" for row in range(6))
+    (tmp_path / "set.lst").write_text(rows, encoding="utf-8")
+    im2rec("pack", "--shards", "3", "set", CLEAN)
+    (tmp_path / "set.manifest.json").unlink()
+    (tmp_path / "set.idx").unlink()
+    done = im2rec("verify", "set")
+    assert done.stderr.startswith(
+        "im2rec: warning: set: there is no index beside it, so none was checked\n"
+    )
+    (tmp_path / "set_001.rec").unlink()
+    done = im2rec("verify", "set", code=1)
+    assert done.stdout == "set_001.rec: file-missing: a shard of the set is not there\n"
