@@ -178,7 +178,18 @@ NOTE = ".whole"  # the ending of what says that a shard in the work folder is wh
 
 def _noted(work: str) -> list[str]:
     """The stems of the files that a note says to be whole."""
-    return [name.removesuffix(NOTE) for name in os.listdir(work) if name.endswith(NOTE)]
+    return [
+        name.removesuffix(NOTE)
+        for name in os.listdir(work)
+        if name.endswith(NOTE) and is_plain_file(os.path.join(work, name))
+    ]
+
+
+def is_plain_file(path: str) -> bool:
+    """Whether there is a regular file, and no link to one."""
+    with suppress(OSError):
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    return False
 
 
 _locks: set[int] = set()  # file descriptors of this process that hold one
@@ -245,7 +256,7 @@ def _clear(work: str, keep: bool) -> None:
         stay.update(stem + end for stem in _noted(work) for end in (".rec", ".idx", NOTE))
     for name in os.listdir(work):
         path = os.path.join(work, name)
-        if os.path.isdir(path):
+        if os.path.isdir(path) and not os.path.islink(path):
             import shutil
 
             shutil.rmtree(path)
@@ -255,6 +266,8 @@ def _clear(work: str, keep: bool) -> None:
 
 def _is_same(path: str, final: str) -> bool:
     """Whether there is a file of the final name that has the same bytes."""
+    if not os.path.isfile(final):  # a FIFO would be waited for
+        return False
     try:
         with open(path, "rb") as new, open(final, "rb") as old:
             if os.fstat(new.fileno()).st_size != os.fstat(old.fileno()).st_size:

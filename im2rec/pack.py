@@ -278,10 +278,13 @@ def dependency_file(
             found = printable(name.removesuffix("an image"))
             raise OptionError(f"no dependency file can hold the name '{found}'; choose another")
     prefixes = [each.removesuffix(".lst") for each in lists]
-    if path.endswith((".lst", ".rec", ".idx", ".json", ".classes.txt")) or path in prefixes:
+    others = (".lst", ".rec", ".idx", ".json", ".classes.txt", ".failures.tsv")
+    if path.endswith(others) or path in prefixes:
         raise OptionError(f"--depfile '{path}' would be one of the set's files; choose another")
     if os.path.isdir(path):  # found at the end, it would have all the work done for nothing
         raise OutputError(path, "there is a folder of this name", "move it away")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OutputError(path, "not a regular file", "name another")
     with Output(path, fsync=False) as output:
         unwritable: list[str] = []
         with writing(path), open(output.path(output.stem), "wb") as file:

@@ -32,7 +32,7 @@ COPY_SPEED = 0.5e9  # bytes a second, from the page cache at the least
 READS_AHEAD = 16  # files read at a time where storage is slow; 5 ms each, some 3000 a second
 BYTES_AHEAD = 1 << 26  # of which so many bytes are held, if they are of like size
 MISSING = "missing: there is no such file"
-_STATE = struct.Struct("<Qq")  # bytes, nanoseconds since 1970
+_STATE = struct.Struct("<QQ")  # bytes, nanoseconds since 1970
 STATE_SIZE = _STATE.size
 NO_FILE = _STATE.pack(2**64 - 1, 0)  # its state; equal to no file's
 UNKNOWN = b"\xff" * STATE_SIZE  # the state of a file that could not be read; equal to no other
@@ -256,7 +256,7 @@ def _read(path: bytes) -> SourceFile:
 def state_of(status: os.stat_result | None) -> bytes:
     """What tells a source file from itself when it has been changed: its size and the time of its
     last change. status: None = there is no such file."""
-    return _STATE.pack(status.st_size, status.st_mtime_ns) if status else NO_FILE
+    return _STATE.pack(status.st_size, status.st_mtime_ns % 2**64) if status else NO_FILE
 
 
 def read_image(path: str | bytes) -> tuple[bytes, os.stat_result]:

@@ -243,11 +243,13 @@ class Pool(Generic[Task, Answer]):
         """Raises WorkerError where a worker has had one number in hand for too long."""
         assert self._seconds is not None
         now = time.monotonic()
-        # Of a longer stretch, this process was not running either: suspended, stopped, or busy.
-        passed, self._looked = min(now - self._looked, 2 * LOOK_EVERY), now
+        passed, self._looked = now - self._looked, now
+        # For so long, this process was not running either: suspended, stopped, or out of its turn.
+        is_whole = passed < 2 * LOOK_EVERY
         for worker in self._workers:
             note = self._noted(worker.process.pid)
-            worker.seconds = worker.seconds + passed if note and note == worker.note else 0.0
+            is_same = note and note == worker.note and is_whole
+            worker.seconds = worker.seconds + passed if is_same else 0.0
             worker.note = note
             if note and worker.seconds >= self._seconds:
                 found = f"a worker has had one thing in hand for {self._seconds:g} s"

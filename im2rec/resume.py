@@ -20,7 +20,7 @@ from typing import Any
 
 from im2rec import pool
 from im2rec.lst import ImageList, parse_rows
-from im2rec.output import Output
+from im2rec.output import Output, is_plain_file
 from im2rec.part import (
     READS_AHEAD,
     STATE_SIZE,
@@ -127,7 +127,8 @@ class ShardNotes:
         )
         note = {name: getattr(whole, name) for name in WholeShard.__slots__}
         note |= {"settings": self._settings, "tally": vars(whole.tally)}
-        self._output.keep_note(stem, json.dumps(note).encode("ascii"))
+        body = json.dumps(note).encode("ascii")
+        self._output.keep_note(stem, body + _seal(body))
 
     def _take(self, stats: ShardStats, first: int, begin: int, end: int) -> None:
         """Counts the rows begin..end-1 of a part that starts at row `first`."""
@@ -157,16 +158,21 @@ def _beginnings(pieces: Sequence[Piece], packed: Sequence[Packed]) -> Iterator[t
             at += 1
 
 
+def _seal(body: bytes) -> bytes:
+    """The end of a note: with another one, it was torn by a power cut, or others wrote in it."""
+    return b"\n" + hashlib.sha256(body).hexdigest().encode("ascii")
+
+
 def read_notes(output: Output, settings: str) -> list[WholeShard]:
     """The shards that a run with the same settings has left, in list order."""
     found = []
     for stem, data in output.notes().items():
-        # torn by a power cut, or written in by others: as if it were not there
-        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            note = json.loads(data)
-            if note.pop("settings") != settings:
+        with suppress(ValueError, TypeError, KeyError):  # of another version
+            body = data[: data.rfind(b"\n")]
+            if data != body + _seal(body):
                 continue
-            if not 0 <= note["first"] < note["last"] <= note["until"]:
+            note = json.loads(body)
+            if note.pop("settings") != settings:
                 continue
             tally = note.pop("tally")
             tally["label_widths"] = Counter({int(k): v for k, v in tally["label_widths"].items()})
@@ -245,11 +251,9 @@ def _holds(check: _Check) -> bool:
     if sources.hexdigest() != whole.sources:
         return False
     stem = os.path.join(check.work, whole.stem)
+    expected = {f"{stem}.rec": whole.rec_sha256, f"{stem}.idx": whole.idx_sha256}
     try:
-        return (file_sha256(f"{stem}.rec"), file_sha256(f"{stem}.idx")) == (
-            whole.rec_sha256,
-            whole.idx_sha256,
-        )
+        return all(is_plain_file(path) and file_sha256(path) == expected[path] for path in expected)
     except OSError:
         return False
 

@@ -203,6 +203,20 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read_is_no_image(tmp_path: Pat
     assert refused <= {"changed while it was read", part.MISSING}
 
 
+def test_a_file_of_any_time_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    states = set()
+    for seconds in (0, -1, -(2**31), 2**33, 2**34):  # the year 2242, 2514
+        os.utime(tmp_path / "a", (seconds, seconds))
+        (source,) = ImageReader().read([os.fsencode(tmp_path / "a")])
+        assert source.get() == b"a"
+        states.add(source.state)
+    assert len(states) >= 4  # a file system may not hold the last
+    (tmp_path / "a").write_bytes(b"")
+    os.utime(tmp_path / "a", (0, 0))
+    assert state_of((tmp_path / "a").stat()) != state_of(None)
+
+
 def test_the_state_of_a_file_that_cannot_be_read_is_that_of_no_file(tmp_path: Path) -> None:
     """So that it is tried again where a run goes on."""
     (tmp_path / "loop").symlink_to("loop")

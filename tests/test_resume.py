@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from conftest import CLEAN, Run
 
+from im2rec import resume
 from im2rec.errors import OptionError, OutputError, TooManyFailures
 from im2rec.image_ops import ImageOptions
 from im2rec.output import NOTE, kept_count
@@ -124,13 +125,31 @@ CHANGES: dict[str, Callable[[Set, int], object]] = {
     "a note": lambda images, _: images.notes()[1].write_bytes(b"\0" * 100),
     "a note that is a number": lambda images, _: images.notes()[1].write_bytes(b"5"),
     "a note without a tally": lambda images, _: edit(images.notes()[1], tally=None),
-    "a note of other rows": lambda images, _: edit(images.notes()[1], first="0"),
+    "a note in which someone wrote": lambda images, _: images.notes()[1].write_bytes(
+        images.notes()[1].read_bytes().replace(b'"packed": ', b'"packed": 5')
+    ),
+    "a shard that is a link": lambda images, _: link(images.notes()[1].with_suffix(".rec")),
+    "a note that is a link": lambda images, _: link(images.notes()[1]),
+    "a note that is a FIFO": lambda images, _: pipe(images.notes()[1]),
+    "a shard that is a FIFO": lambda images, _: pipe(images.notes()[1].with_suffix(".rec")),
     "a note's end": lambda images, _: shorten(images.notes()[1]),
 }
 
 
+def link(path: Path) -> None:
+    path.rename(path.parent.parent / "away")
+    path.symlink_to("../away")
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 def edit(path: Path, **members: object) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_bytes()), **members}), encoding="utf-8")
+    note = json.loads(path.read_bytes().splitlines()[0])
+    body = json.dumps({**note, **members}).encode()
+    path.write_bytes(body + resume._seal(body))
 
 
 def flip(path: Path) -> None:
@@ -182,6 +201,28 @@ def test_the_row_that_closed_a_shard_by_its_size_decides_on_it(images: Set, tmp_
     assert report.resumed == 0
     assert len((tmp_path / "set_000.idx").read_bytes().splitlines()) > in_first
     assert_same_as_in_one_go(images, BY_SIZE, report)
+
+
+def test_a_list_that_has_shrunk(images: Set) -> None:
+    for options in (BY_NUMBER, BY_SIZE):
+        rows = images.rows()
+        images.stop(options)
+        images.write(rows[:20])
+        report = images.pack(replace(options, resume=True))
+        assert report.resumed == (0 if options is BY_NUMBER else report.resumed)
+        assert_same_as_in_one_go(images, options, report)
+        images.write(rows)
+
+
+def test_what_someone_put_into_the_work_folder_is_cleared(images: Set) -> None:
+    images.stop(BY_NUMBER)
+    kept = len(images.notes())
+    (images.work / "folder").symlink_to(images.root)
+    (images.work / "nowhere.whole").symlink_to("nowhere")
+    report = images.pack(replace(BY_NUMBER, resume=True))
+    assert report.resumed == kept
+    assert images.image(0).exists()
+    assert_same_as_in_one_go(images, BY_NUMBER, report)
 
 
 @pytest.mark.parametrize("options", [BY_NUMBER, BY_SIZE], ids=["by number", "by size"])
