@@ -107,7 +107,7 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
     if options.shuffle:
         _shuffle(rows, options.seed)
     lists = list(_split(rows, options))
-    with Output(prefix, fsync=options.fsync) as output:
+    with Output(prefix, fsync=options.fsync, keep=True) as output:  # what pack may go on with
         files = {}
         for suffix, part in lists:
             if options.ids == "per-list":
@@ -120,7 +120,7 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
             names = "".join([f"{each}\n" for each in report.classes])
             files[name] = output.write(name, names.encode())
             report.classes_path = os.path.join(output.folder, name)
-        output.publish(files, if_changed=options.if_changed)
+        output.publish(files, if_changed=options.if_changed, keep=True)
     report.older_lists = sorted(set(family_lists(prefix)).difference(files))
     return report
 

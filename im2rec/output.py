@@ -100,12 +100,18 @@ class Output:
                     os.unlink(self.path(stem + end))
 
     def publish(
-        self, files: Mapping[str, str], stale: Iterable[str] = (), *, if_changed: bool = False
+        self,
+        files: Mapping[str, str],
+        stale: Iterable[str] = (),
+        *,
+        if_changed: bool = False,
+        keep: bool = False,
     ) -> list[str]:
         """Gives the files their final names, in this order, then removes stale older ones.
 
         files: where each lies, by its name in PREFIX's folder; stale: names there. if_changed:
-        leave a file alone that has these bytes already. Returns the names that were given. Signals
+        leave a file alone that has these bytes already; keep: let what is noted stay all the same,
+        for it is none of these. Returns the names that were given. Signals
         wait until it is done, so that an interrupted run has either published everything or
         nothing.
         """
@@ -126,7 +132,7 @@ class Output:
                     flush(path, os.O_RDWR)
         with signals_held():
             self._rename_all(files)
-            self._keep[0] = False
+            self._keep[0] = self._keep[0] and keep
             for name in stale:
                 old = os.path.join(self.folder, name)
                 with writing(old), suppress(FileNotFoundError):

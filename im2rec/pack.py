@@ -59,6 +59,7 @@ from im2rec.shards import Piece, SetWriter, ShardFacts
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
 PARTS = 128  # at least, where there are as many rows: no worker waits long for the last one
 BEHIND = 1 << 25  # bytes; a worker that has more to read for a digest packs nothing meanwhile
+MAX_NAME = 1 << 16  # bytes; no file's name has as many
 MAX_NAMED = 3  # paths that an error about many names
 
 
@@ -278,23 +279,34 @@ def dependency_file(
             found = printable(name.removesuffix("an image"))
             raise OptionError(f"no dependency file can hold the name '{found}'; choose another")
     prefixes = [each.removesuffix(".lst") for each in lists]
-    others = (".lst", ".rec", ".idx", ".json", ".classes.txt", ".failures.tsv")
+    others = (".lst", ".rec", ".idx", ".manifest.json", ".classes.txt", ".failures.tsv")
     if path.endswith(others) or path in prefixes:
         raise OptionError(f"--depfile '{path}' would be one of the set's files; choose another")
     if os.path.isdir(path):  # found at the end, it would have all the work done for nothing
         raise OutputError(path, "there is a folder of this name", "move it away")
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise OutputError(path, "not a regular file", "name another")
+    if os.path.exists(path) and not _is_rule(path):
+        raise OutputError(path, "it is there, and is no dependency file", "name another")
     with Output(path, fsync=False) as output:
         unwritable: list[str] = []
-        with writing(path), open(output.path(output.stem), "wb") as file:
+        written = output.path("dependencies")
+        with writing(path), open(written, "wb") as file:
             for prefix, list_path in zip(prefixes, lists, strict=True):
                 sources = _Sources(read_list(list_path), root)
                 for line in format_rule(target or f"{prefix}.manifest.json", sources):
                     file.write(line.encode("utf-8", "surrogateescape"))
                 unwritable += (each for each in sources.paths() if not writable(each))
         yield unwritable
-        output.publish({output.stem: output.path(output.stem)})
+        output.publish({output.stem: written})
+
+
+def _is_rule(path: str) -> bool:
+    """Whether a file begins as `format_rule` has it, so that it may be replaced: an image may not,
+    nor a Makefile."""
+    if not os.path.isfile(path):
+        return False
+    with writing(path), open(path, "rb") as file:
+        head = file.readline(MAX_NAME)
+    return not head or head.endswith(b": \\\n")
 
 
 def _check_options(options: PackOptions) -> None:

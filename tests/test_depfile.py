@@ -126,10 +126,10 @@ def test_the_target_can_be_named(photos: Path, im2rec: Run, tmp_path: Path) -> N
 
 
 def test_a_run_that_fails_leaves_the_older_one(photos: Path, im2rec: Run, tmp_path: Path) -> None:
-    (tmp_path / "deps").write_bytes(b"older")
+    (tmp_path / "deps").write_bytes(b"older: \\\n")
     (photos / sources(photos, "set_train")[0].removeprefix("my\\ photos/")).unlink()
     im2rec("pack", "--depfile", "deps", "set_train", "my photos", code=1)
-    assert (tmp_path / "deps").read_bytes() == b"older"
+    assert (tmp_path / "deps").read_bytes() == b"older: \\\n"
     assert not list(tmp_path.glob(".*"))
 
 
@@ -141,6 +141,26 @@ def test_a_file_that_cannot_be_written_is_found_before_the_work(
         "im2rec: error: none/deps: cannot write: there is no folder 'none'; make it\n"
     )
     assert not (tmp_path / "set_val.rec").exists()
+
+
+def test_a_file_that_is_no_dependency_file_is_not_replaced(
+    photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    image = photos / "ant" / "ant_0.jpg"
+    (tmp_path / "Makefile").write_text("all: set_val.rec\n", encoding="utf-8")
+    before = image.read_bytes()
+    for name in ("my photos/ant/ant_0.jpg", "Makefile", "/dev/null"):
+        done = im2rec("pack", "--depfile", name, "set_val", "my photos", code=2)
+        assert done.stderr == (
+            f"im2rec: error: {name}: cannot write: it is there, and is no dependency file; "
+            "name another\n"
+        )
+    assert image.read_bytes() == before
+    (tmp_path / "lock").touch()
+    for _ in range(2):  # any other name will do
+        im2rec("pack", "--depfile", "lock", "set_val", "my photos")
+        assert (tmp_path / "lock").read_bytes().startswith(b"set_val.manifest.json: \\\n")
+        assert not list(tmp_path.glob(".*"))
 
 
 @pytest.mark.parametrize("name", ["set_val.lst", "set_val.rec", "set_val", "my photos"])

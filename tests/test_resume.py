@@ -293,6 +293,19 @@ def test_a_run_that_does_not_resume_clears_what_was_kept(images: Set) -> None:
     assert not images.work.exists()
 
 
+def test_make_list_leaves_what_was_kept(images: Set, im2rec: Run) -> None:
+    images.stop(BY_NUMBER)
+    kept = images.notes()
+    before = images.list.read_bytes()
+    im2rec("make-list", "--no-recursive", "--exts", "img", "set", "root")
+    assert images.list.read_bytes() != before
+    assert images.notes() == kept
+    images.list.write_bytes(before)
+    report = images.pack(replace(BY_NUMBER, resume=True))
+    assert report.resumed == len(kept)
+    assert_same_as_in_one_go(images, BY_NUMBER, report)
+
+
 def test_resume_needs_shards(images: Set) -> None:
     with pytest.raises(OptionError, match="it needs --shards or --shard-size"):
         images.pack(PackOptions(resume=True))
