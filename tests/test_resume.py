@@ -19,6 +19,7 @@ import cv2
 import numpy as np
 import pytest
 from conftest import CLEAN, Run
+from processes import wait_for
 
 from im2rec import resume
 from im2rec.errors import OptionError, OutputError, TooManyFailures
@@ -337,6 +338,13 @@ MANY = 2000  # rows of a second of work
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
+def wait_for_more(prefix: str, kept: int, process: subprocess.Popen[str]) -> None:
+    """Until the run has noted one more whole shard, or has ended."""
+    wait_for(
+        lambda: kept_count(prefix) > kept or process.poll() is not None, "no shard became whole"
+    )
+
+
 @pytest.mark.parametrize("cut", [("--shards", "12"), ("--shard-size", "300K")], ids=lambda c: c[0])
 def test_killed_at_random_moments_the_set_is_the_same(
     cut: tuple[str, str], tmp_path: Path, im2rec: Run
@@ -353,32 +361,40 @@ def test_killed_at_random_moments_the_set_is_the_same(
         return {path.name: path.read_bytes() for path in tmp_path.glob("set[._]*")}
 
     expected = files()
+    prefix = str(tmp_path / "set")
     moments = random.Random(7)
     killed = resumed = 0
     while killed < KILLS:
         for name in files().keys() - {"set.lst"}:
             (tmp_path / name).unlink()
         while True:
+            before = kept_count(prefix)
             process = subprocess.Popen(
                 [sys.executable, "-m", "im2rec", *pack, "--resume"],
                 cwd=tmp_path,
                 stderr=subprocess.PIPE,
                 encoding="utf-8",
             )
+            moment = moments.uniform(0.1, 0.7) * seconds
+            if killed % 2:  # not before there is something to go on with, however fast it is
+                wait_for_more(prefix, before, process)
+                moment /= 10
             try:
-                process.wait(moments.uniform(0.1, 0.7) * seconds)
+                process.wait(moment)
             except subprocess.TimeoutExpired:
                 process.send_signal(SIGNALS[killed % len(SIGNALS)])
             _, stderr = process.communicate(timeout=20)
             assert "Traceback" not in stderr
             if process.returncode == 0:
-                resumed += "used again" in stderr
+                assert ("used again" in stderr) == (before > 0)
+                resumed += before > 0
                 break
             # Before and after Python handles signals, they end it in the system's way.
             code = process.returncode
             assert (128 - code if code < 0 else code) in (130, 137, 143), stderr
             killed += 1
             if files() == expected:  # it had just come to its end
+                resumed += before > 0
                 break
             assert files().keys() == {"set.lst"}
         assert files() == expected
