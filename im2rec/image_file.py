@@ -63,7 +63,7 @@ _SOI, _EOI, _SOS, _APP1, _TEM = 0xD8, 0xD9, 0xDA, 0xE1, 0x01
 _RST = range(0xD0, 0xD8)
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # DHT, JPG and DAC share the range
 # Inside a scan, 0xff is followed by 0 (stuffing), by RST, or by 0xff (fill); else a marker comes.
-_SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ def _find_end(data: bytes, at: int) -> None:
     while True:
         (length,) = struct.unpack_from(">H", data, at)  # the header of a scan or another segment
         at += length
-        found = _SCAN_END.search(data, at)
+        found = SCAN_END.search(data, at)
         if not found:
             raise ImageError("truncated: no end-of-image marker")
         marker = data[found.start() + 1]

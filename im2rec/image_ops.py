@@ -18,8 +18,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from im2rec.errors import ImageError, printable
-from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
 from im2rec.image_file import (
+    MAX_EDGES,
     ImageFacts,
     check_edges,
     check_memory,
@@ -27,6 +27,7 @@ from im2rec.image_file import (
     check_whole,
     identify,
 )
+from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
 from im2rec.jpeg_scan import find_damage, find_zeros
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ INTERPOLATIONS = {
     "auto": 9,
     "random": 10,
 }
-MAX_JPEG_EDGE = 65500  # pixels; libjpeg's JPEG_MAX_DIMENSION
+MAX_JPEG_EDGE = MAX_EDGES["jpeg"]  # pixels; libjpeg writes no larger ones than it reads
 THREADS_OF_NUMPY = "OPENBLAS_NUM_THREADS"  # the environment's name for it; read as NumPy loads
 KEPT_MEMORY = 1 << 24  # bytes; twice as much may lie free in a worker's heap
 MAX_PIXELS = 178_956_970  # default bound; what Pillow, too, refuses as a decompression bomb
@@ -120,8 +121,8 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
             f"too large: {facts.width}x{facts.height} pixels, over --max-pixels "
             f"{options.max_pixels}"
         )
-    check_edges(facts)
     if options.pass_through:
+        check_edges(facts)
         check_whole(data, facts)
         _check_zeros(data, facts, _EVERY_PASSED)
         return PackedImage(data, facts)

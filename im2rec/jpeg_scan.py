@@ -16,14 +16,15 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from im2rec.image_file import SCAN_END
+
 _LOOKAHEAD = 16  # bits of the longest Huffman code
 _MAX_DC_SIZE, _MAX_AC_SIZE = 11, 10  # bits of a DC difference, of an AC value (8-bit samples)
 _MAX_DC = 1024  # 8 x 128: the mean of a block of 8-bit samples, as DCT scales it
 _SOF_BASELINE = (0xC0, 0xC1)
 _SOF_OTHER = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
-ZEROS = 256  # bytes; a run of so many holds at least a block of each table
-_SCAN_END = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_ZEROS = 256  # bytes; a run of so many holds at least a block of each table
 _RST = re.compile(rb"\xff[\xd0-\xd7]")
 
 _Code = tuple[int, int]  # bits of the code, its symbol
@@ -87,6 +88,21 @@ def find_zeros(data: bytes) -> str | None:
 
 def _find_zeros(data: bytes) -> str | None:
     first: dict[int, int] = {}  # the symbol whose code is zeros, by class << 4 | number
+    for marker, segment, start, end in _segments(data):
+        if marker == 0xC4:
+            first.update(
+                (table, symbols[0]) for table, _, symbols in _code_tables(segment) if symbols
+            )
+        elif marker == 0xDA:
+            zeros = data.find(bytes(_ZEROS), start, end)
+            if zeros != -1 and any(map(_is_coefficient, _ac_symbols(segment, first))):
+                return f"a run of zeros at byte {zeros}"
+    return None
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, bytes, int, int]]:
+    """Each segment of a JPEG up to the end-of-image marker: its marker, what is in it, where it
+    ends and where what belongs to it does: of a scan's header, the scan."""
     at = 2
     while True:
         at = data.index(b"\xff", at)
@@ -94,28 +110,28 @@ def _find_zeros(data: bytes) -> str | None:
             at += 1
         marker, at = data[at], at + 1
         if marker == 0xD9:
-            return None
+            return
         if marker in _STANDALONE:
             continue
         (length,) = struct.unpack_from(">H", data, at)
         segment = data[at + 2 : at + length]
         at += length
-        if marker == 0xC4:
-            first.update(_first_symbols(segment))
-        elif marker == 0xDA:
-            end = _SCAN_END.search(data, at)
-            zeros = data.find(bytes(ZEROS), at, end.start() if end else len(data))
-            if zeros != -1 and any(map(_is_coefficient, _ac_symbols(segment, first))):
-                return f"a run of zeros at byte {zeros}"
-            at = end.start() if end else len(data)
+        end = at
+        if marker == 0xDA:
+            found = SCAN_END.search(data, at)
+            end = found.start() if found else len(data)
+        yield marker, segment, at, end
+        at = end
 
 
-def _first_symbols(segment: bytes) -> Iterator[tuple[int, int]]:
-    """For each table of a DHT segment, the symbol of its first code."""
+def _code_tables(segment: bytes) -> Iterator[tuple[int, bytes, bytes]]:
+    """The tables of a DHT segment: class << 4 | number, how many codes of each length, symbols."""
     at = 0
     while at < len(segment):
-        yield segment[at], segment[at + 17]
-        at += 17 + sum(segment[at + 1 : at + 17])
+        counts = segment[at + 1 : at + 17]
+        end = at + 17 + sum(counts)
+        yield segment[at], counts, segment[at + 17 : end]
+        at = end
 
 
 def _ac_symbols(header: bytes, first: dict[int, int]) -> Iterator[int]:
@@ -133,26 +149,14 @@ def _is_coefficient(symbol: int) -> bool:
 
 def _find_damage(data: bytes) -> str | None:
     tables = _Tables()
-    at = 2
-    while True:
-        at = data.index(b"\xff", at)
-        while data[at] == 0xFF:
-            at += 1
-        marker, at = data[at], at + 1
-        if marker in _STANDALONE:
-            continue
-        (length,) = struct.unpack_from(">H", data, at)
-        segment = data[at + 2 : at + length]
-        at += length
+    for marker, segment, start, _ in _segments(data):
         if marker == 0xDA:
-            break
+            blocks = _blocks(segment, tables)
+            end = data.index(b"\xff\xd9", start)
+            return _walk(_RST.split(data[start:end]), blocks, tables) if blocks else None
         if marker in _SOF_OTHER or not _read_segment(marker, segment, tables):
             return None
-    blocks = _blocks(segment, tables)
-    if blocks is None:
-        return None
-    end = data.index(b"\xff\xd9", at)
-    return _walk(_RST.split(data[at:end]), blocks, tables)
+    return None
 
 
 def _read_segment(marker: int, segment: bytes, tables: _Tables) -> bool:
@@ -165,12 +169,8 @@ def _read_segment(marker: int, segment: bytes, tables: _Tables) -> bool:
             (tables.dc_step[number],) = struct.unpack_from(form, segment, at + 1)
             at += 1 + 64 * (2 if wide else 1)
     elif marker == 0xC4:
-        at = 0
-        while at < len(segment):
-            counts = segment[at + 1 : at + 17]
-            symbols = segment[at + 17 : at + 17 + sum(counts)]
-            tables.huffman[segment[at]] = _huffman_table(counts, symbols)
-            at += 17 + sum(counts)
+        for table, counts, symbols in _code_tables(segment):
+            tables.huffman[table] = _huffman_table(counts, symbols)
     elif marker in _SOF_BASELINE:
         depth, height, width, count = struct.unpack_from(">BHHB", segment)
         parts = [segment[6 + 3 * number : 9 + 3 * number] for number in range(count)]

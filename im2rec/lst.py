@@ -208,13 +208,15 @@ def read_list(path: str) -> ImageList:
             if stat.S_ISBLK(status.st_mode) or (stat.S_ISCHR(status.st_mode) and not file.isatty()):
                 raise InputError(path, "a device, expected a list (.lst)")  # it may never end
             if status.st_size > MAX_ROW:  # what is no list need not be read to its end
-                _check_start(path, file.read(len(codecs.BOM_UTF8) + MAX_ROW + 2))
+                _check_start(path, file.read(_START))
                 file.seek(0)
-            data = file.read()
+                data = file.read()
+            else:
+                data = file.read()
+                _check_start(path, data[:_START])
     except OSError as error:
         hint = f"did you mean {path}.lst?" if os.path.exists(path + ".lst") else ""
         raise InputError(path, f"cannot read the list: {error.strerror}", hint) from error
-    _check_start(path, data[: len(codecs.BOM_UTF8) + MAX_ROW + 2])
     return ImageList(path, data)
 
 
@@ -225,10 +227,11 @@ def _check_start(path: str, start: bytes) -> None:
         raise InputError(path, "the list is UTF-16, expected UTF-8", "save it as UTF-8")
     if b"\0" in start[:16]:  # the heads of record files and images have it, no row has
         raise InputError(path, "a binary file, expected a list (.lst)")
-    if len(start) > len(codecs.BOM_UTF8) + MAX_ROW + 1 and b"\n" not in start:
+    if len(start) == _START and b"\n" not in start:
         raise ListError(path, ((1, _TOO_LONG),), 1)
 
 
+_START = len(codecs.BOM_UTF8) + MAX_ROW + 2  # bytes; in so many, a first line ends
 _TOO_LONG = f"a row of more than {MAX_ROW} bytes, expected id TAB label TAB path"
 
 

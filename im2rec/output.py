@@ -34,7 +34,7 @@ class Output:
         self.prefix = prefix
         self.folder, self.stem = os.path.split(prefix)
         self.fsync = fsync
-        self.work = os.path.join(self.folder, f".{self.stem}.im2rec")
+        self.work = _work_folder(prefix)
         self._keep = [keep]  # shared with what clears up
         self._leave: weakref.finalize[[str, int, int, list[bool]], Output] | None = None
 
@@ -111,9 +111,8 @@ class Output:
 
         files: where each lies, by its name in PREFIX's folder; stale: names there. if_changed:
         leave a file alone that has these bytes already; keep: let what is noted stay all the same,
-        for it is none of these. Returns the names that were given. Signals
-        wait until it is done, so that an interrupted run has either published everything or
-        nothing.
+        for it is none of these. Returns the names that were given. Signals wait until it is done,
+        so that an interrupted run has either published everything or nothing.
         """
         stale = set(stale) - set(files)
         for name in (*files, *stale):  # found only at its turn, a folder would stop it half done
@@ -176,6 +175,11 @@ class Output:
                     elif name in done:
                         os.unlink(final)
             raise
+
+
+def _work_folder(prefix: str) -> str:
+    folder, stem = os.path.split(prefix)
+    return os.path.join(folder, f".{stem}.im2rec")
 
 
 _LOCK_NAME = "lock"
@@ -288,9 +292,8 @@ def _is_same(path: str, final: str) -> bool:
 
 def kept_count(prefix: str) -> int:
     """How many shards a stopped run of this prefix has left to be used again."""
-    folder, stem = os.path.split(prefix)
     try:
-        return len(_noted(os.path.join(folder, f".{stem}.im2rec")))
+        return len(_noted(_work_folder(prefix)))
     except OSError:
         return 0
 

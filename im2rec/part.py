@@ -14,10 +14,10 @@ import stat
 import struct
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from im2rec import framing, image_record, pool
 from im2rec.errors import ImageError, WorkerError
@@ -25,6 +25,9 @@ from im2rec.image_ops import ImageOptions, convert
 from im2rec.lst import parse_rows
 from im2rec.output import writing
 from im2rec.shards import HELD_SIZE, DigestStep, HeldPart, Piece, ShardDigest
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 MAX_FILE = 2**31 - 1  # bytes of a source file; OpenCV counts a buffer's bytes in an int
 SLOW_READ = 0.001  # seconds, beside those of copying; from the page cache it takes 0.00002
@@ -210,17 +213,30 @@ class ImageReader:
     def _read_ahead(self, paths: list[bytes]) -> Iterator[SourceFile]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(READS_AHEAD)
-        ahead: deque[Future[SourceFile]] = deque()
-        for path in paths:
-            try:
-                ahead.append(self._threads.submit(_read, path))
-            except RuntimeError:  # the system has no more threads to give
-                ahead.append(Future())
-                ahead[-1].set_result(_read(path))
-            while len(ahead) * self._bytes > BYTES_AHEAD or len(ahead) > READS_AHEAD:
-                yield ahead.popleft().result()
-        while ahead:
+        return map_ahead(self._threads, _read, paths, lambda: self._bytes)
+
+
+def map_ahead(
+    threads: ThreadPoolExecutor,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    size: Callable[[], float] = lambda: 0.0,
+) -> Iterator[Result]:
+    """What the function makes of each item, in order; up to READS_AHEAD are in the making.
+
+    size: bytes that a result now holds, for no more than BYTES_AHEAD are held.
+    """
+    ahead: deque[Future[Result]] = deque()
+    for item in items:
+        try:
+            ahead.append(threads.submit(function, item))
+        except RuntimeError:  # the system has no more threads to give
+            ahead.append(Future())
+            ahead[-1].set_result(function(item))
+        while len(ahead) * size() > BYTES_AHEAD or len(ahead) > READS_AHEAD:
             yield ahead.popleft().result()
+    while ahead:
+        yield ahead.popleft().result()
 
 
 @dataclass(slots=True)

@@ -60,13 +60,19 @@ def find_classes(prefix: str) -> str | None:
     for stem in (prefix, prefix[: match.start()] if match else prefix):
         path = stem + ".classes.txt"
         if os.path.exists(path):
-            if not os.path.isfile(path) and not os.path.isdir(path):
-                raise InputError(path, _NOT_REGULAR)
+            if is_special(path):
+                raise InputError(path, NOT_REGULAR)
             return path
     return None
 
 
-_NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
+NOT_REGULAR = "not a regular file"
+
+
+def is_special(path: str) -> bool:
+    """Whether there is a FIFO or a device: opening it may wait for ever, or never come to its
+    end."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 class _TooLarge(ValueError):
@@ -249,8 +255,8 @@ def read_manifest(path: str) -> dict[str, Any]:
 
 
 def _read_manifest(path: str) -> bytes:
-    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-        raise InputError(path, f"not a manifest: {_NOT_REGULAR}")
+    if is_special(path):
+        raise InputError(path, f"not a manifest: {NOT_REGULAR}")
     try:
         return _read(path)
     except (OSError, _TooLarge) as error:

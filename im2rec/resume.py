@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -29,6 +29,7 @@ from im2rec.part import (
     Remark,
     ShardStats,
     Tally,
+    map_ahead,
     state_of,
 )
 from im2rec.record_set import file_sha256
@@ -263,20 +264,13 @@ def _states(check: _Check) -> Iterator[bytes]:
     their turn, for storage may be slow."""
     root = os.fsencode(check.root)
     paths = (os.path.join(root, entry.path.encode()) for entry in parse_rows(check.lines))
+    some = iter(lambda: list(islice(paths, _FILES_AT_A_TIME)), [])
     row = check.whole.first
+    pool.note(row)
     with ThreadPoolExecutor(READS_AHEAD) as threads:
-        ahead: deque[Future[list[bytes]]] = deque()
-        while some := list(islice(paths, _FILES_AT_A_TIME)):
-            ahead.append(threads.submit(_some_states, some))
-            if len(ahead) > READS_AHEAD:
-                pool.note(row)
-                states = ahead.popleft().result()
-                row += len(states)
-                yield b"".join(states)
-        while ahead:
-            pool.note(row)
-            states = ahead.popleft().result()
+        for states in map_ahead(threads, _some_states, some):
             row += len(states)
+            pool.note(row)
             yield b"".join(states)
 
 

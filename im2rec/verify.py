@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from im2rec.output import COPY_SIZE
 from im2rec.record_set import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
+    NOT_REGULAR,
     RecordSet,
     file_sha256,
     find_classes,
@@ -150,7 +150,8 @@ class _Verification:
         self._total = sum(os.path.getsize(path) for path in records.recs)
         self._report = VerifyReport(records.name)
         self._files: list[_File] = []
-        self._packed = _unharmed(records.manifest)  # what pack has said of the set
+        self._manifest, self._fault = _read(records.manifest)
+        self._packed = None if self._fault else self._manifest  # what pack has said of the set
         self._width = _packed_width(self._packed)
         self._again = 0  # bytes that were read a second time, in search of swallowed records
         self._counts: Counter[str] = Counter()  # of problems, by their codes
@@ -206,7 +207,7 @@ class _Verification:
     def _read_file(self, path: str) -> _File:
         """Reads a .rec to its end, over any damage, and judges framing and headers."""
         if not os.path.isfile(path):
-            self._found("unreadable", path, None, None, _NOT_REGULAR)
+            self._found("unreadable", path, None, None, NOT_REGULAR)
             return _File(path, is_unreadable=True)
         file = _File(path)
         try:
@@ -327,7 +328,7 @@ class _Verification:
     def _check_index(self, path: str, files: list[_File]) -> None:
         """Judges the index of one file, or the joint index of several."""
         if not os.path.isfile(path):
-            self._found("index-unreadable", path, None, None, _NOT_REGULAR)
+            self._found("index-unreadable", path, None, None, NOT_REGULAR)
             return
         try:
             with open(path, "rb") as stream:
@@ -474,13 +475,11 @@ class _Verification:
     # --- manifest -----------------------------------------------------------------------------
 
     def _check_manifest(self, path: str) -> None:
-        try:
-            manifest, fault = read_manifest(path), manifest_fault(path)
-        except InputError as error:
-            self._found("manifest", path, None, None, error.found)
+        if self._fault:  # the cause of whatever contradicts it below
+            self._found("manifest", path, None, None, self._fault)
+        manifest = self._manifest
+        if manifest is None:
             return
-        if fault:  # the cause of whatever contradicts it below
-            self._found("manifest", path, None, None, fault)
         wrong = [
             name for name, sound in _MANIFEST.items() if not sound(manifest.get(name, _ABSENT))
         ]
@@ -724,7 +723,6 @@ _NO_ID = _NO_RECORD = -1
 _MAX_SIZE = 1 << 48  # bytes; a larger shard is no shard
 _NO_END = 1 << 64  # where an index has no offsets any more
 _NO_RECORD_THERE = "no record begins there"
-_NOT_REGULAR = "not a regular file"  # opening a FIFO would wait for its writer
 
 
 def _known(record_id: int) -> int | None:
@@ -739,12 +737,14 @@ def _append_range(ranges: list[tuple[int, int]], start: int, end: int) -> None:
         ranges.append((start, end))
 
 
-def _unharmed(manifest: str | None) -> dict[str, Any] | None:
-    """The manifest's contents if they are as they were written; None otherwise."""
-    with suppress(InputError):
-        if manifest is not None and manifest_fault(manifest) is None:
-            return read_manifest(manifest)
-    return None
+def _read(manifest: str | None) -> tuple[dict[str, Any] | None, str | None]:
+    """A manifest's contents, if it is one, and what is wrong with it."""
+    if manifest is None:
+        return None, None
+    try:
+        return read_manifest(manifest), manifest_fault(manifest)
+    except InputError as error:
+        return None, error.found
 
 
 def _packed_size(manifest: dict[str, Any] | None, rec: str) -> int | None:

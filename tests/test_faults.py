@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
 from conftest import CLEAN, Run
+from processes import family, wait_for
 
 ROWS = 20_000  # far more than a run gets through before the fault is made
 
@@ -59,25 +60,9 @@ def joined(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / ".set.im2rec").glob("*.rec"))
 
 
-def wait_for(condition: Callable[[], bool], otherwise: str, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.01)
-
-
-def family(process: subprocess.Popen[str]) -> list[int]:
+def workers_of(process: subprocess.Popen[str]) -> list[int]:
     """The processes of the run's session that are alive, itself excepted."""
-    alive = []
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) != process.pid:
-            try:
-                fields = Path("/proc", name, "stat").read_text("utf-8").rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            if int(fields[3]) == process.pid and fields[0] != "Z":
-                alive.append(int(name))
-    return alive
+    return [pid for pid in family(process.pid) if pid != process.pid]
 
 
 def assert_older_set_untouched(folder: Path) -> None:
@@ -104,14 +89,14 @@ def test_a_signal_ends_the_run_and_leaves_nothing(
     last = stderr.splitlines()[-1]
     assert last == f"im2rec: error: ended by {number.name}; nothing was left half-written"
     assert "Traceback" not in stderr
-    assert family(packing) == []
+    assert workers_of(packing) == []
     assert_older_set_untouched(tmp_path)
 
 
 def test_a_killed_worker_is_an_error_that_names_the_images_in_hand(
     packing: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    os.kill(family(packing)[-1], signal.SIGKILL)
+    os.kill(workers_of(packing)[-1], signal.SIGKILL)
     _, stderr = packing.communicate(timeout=10)
     assert packing.returncode == 2
     last = stderr.splitlines()[-1]
@@ -119,7 +104,7 @@ def test_a_killed_worker_is_an_error_that_names_the_images_in_hand(
         "im2rec: error: a worker process died (killed, out of memory, or a crashing decoder); "
         "in hand: dog/dog_"
     )
-    assert family(packing) == []
+    assert workers_of(packing) == []
     assert_older_set_untouched(tmp_path)
 
 
@@ -128,7 +113,7 @@ def test_workers_end_with_a_killed_parent_and_the_next_run_clears_up(
 ) -> None:
     packing.kill()
     packing.wait()
-    wait_for(lambda: family(packing) == [], "workers outlive their parent")
+    wait_for(lambda: workers_of(packing) == [], "workers outlive their parent")
     assert (tmp_path / ".set.im2rec").exists()
     rows = (tmp_path / "set.lst").read_text("utf-8").splitlines(keepends=True)
     (tmp_path / "set.lst").write_text("".join(rows[:5]), encoding="utf-8")
@@ -318,12 +303,12 @@ def test_a_worker_that_hangs_keeps_neither_the_others_nor_the_lock(
     packing: subprocess.Popen[str], which: int, tmp_path: Path, im2rec: Run
 ) -> None:
     """When the parent is killed."""
-    hanging = sorted(family(packing))[which]
+    hanging = sorted(workers_of(packing))[which]
     os.kill(hanging, signal.SIGSTOP)
     packing.kill()
     packing.wait()
     try:
-        wait_for(lambda: family(packing) == [hanging], "workers outlive their parent")
+        wait_for(lambda: workers_of(packing) == [hanging], "workers outlive their parent")
         (tmp_path / "set.lst").write_text("0\t0\tdog/dog_0.jpg\n", encoding="utf-8")
         im2rec("pack", "set", CLEAN)
     finally:
@@ -367,7 +352,7 @@ def test_what_cannot_be_told_changes_no_exit_code(command: str, code: int, tmp_p
 def test_an_image_that_comes_to_no_end_is_an_error_that_names_it(long_list: Path) -> None:
     packing = start_packing(long_list, "--image-timeout", "2")
     try:
-        os.kill(family(packing)[-1], signal.SIGSTOP)
+        os.kill(workers_of(packing)[-1], signal.SIGSTOP)
         begin = time.monotonic()
         _, stderr = packing.communicate(timeout=30)
     finally:
@@ -379,7 +364,7 @@ def test_an_image_that_comes_to_no_end_is_an_error_that_names_it(long_list: Path
     )
     assert packing.returncode == 2
     assert time.monotonic() - begin < 10
-    assert family(packing) == []
+    assert workers_of(packing) == []
     assert_older_set_untouched(long_list.parent)
 
 
@@ -458,5 +443,5 @@ def test_a_work_folder_that_vanishes_is_an_error(
     _, stderr = packing.communicate(timeout=20)
     assert packing.returncode == 2
     assert stderr == "im2rec: error: set: cannot write: no such file or directory\n"
-    assert family(packing) == []
+    assert workers_of(packing) == []
     assert (tmp_path / "set.rec").read_bytes() == b"older"

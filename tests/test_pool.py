@@ -21,6 +21,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+from processes import family, wait_for
 
 from im2rec import pool
 from im2rec.errors import ImageError, InputError, OptionError, WorkerError
@@ -189,13 +190,6 @@ def output_of(function: Callable[..., None], *arguments: object) -> str:
         encoding="utf-8",
         check=True,
     ).stdout
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # --- order and bounds -------------------------------------------------------------------------
@@ -494,7 +488,7 @@ def work_forever(folder: str, method: str) -> None:
     ) as workers_pool:
         workers_pool.start(0, 0)
         workers_pool.start(1, 1)
-        wait_for(lambda: workers_pool.in_hand() == [0, 1])
+        wait_for(lambda: workers_pool.in_hand() == [0, 1], "no notes of both", 30)
         print("working", flush=True)
         workers_pool.wait()
 
@@ -519,19 +513,6 @@ def parent(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subproces
                 os.kill(survivor, signal.SIGKILL)
 
 
-def family(session: int) -> list[int]:
-    """The processes of a session that are alive."""
-    alive = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path("/proc", name, "stat").read_text("utf-8").rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            alive.append(int(name))
-    return alive
-
-
 every_parent = pytest.mark.parametrize("parent", pool.START_METHODS, indirect=True)
 
 
@@ -543,7 +524,7 @@ def test_workers_end_with_a_parent_that_is_killed(
     assert [len(list(folder.iterdir())) for folder in tmp_path.iterdir()] == [2]
     parent.kill()
     _, stderr = parent.communicate()
-    wait_for(lambda: family(parent.pid) == [])
+    wait_for(lambda: family(parent.pid) == [], "workers outlive their parent", 30)
     assert "Traceback" not in stderr
 
 
@@ -558,7 +539,7 @@ def test_ctrl_c_ends_all(parent: subprocess.Popen[str], whole_group: bool, tmp_p
     assert parent.returncode == -signal.SIGINT
     assert stderr.endswith("KeyboardInterrupt\n")
     assert stderr.count("Traceback") == 1  # the parent's own
-    wait_for(lambda: family(parent.pid) == [])
+    wait_for(lambda: family(parent.pid) == [], "workers outlive their parent", 30)
     assert list(tmp_path.iterdir()) == []
 
 

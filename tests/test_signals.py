@@ -6,12 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import CLEAN
+from processes import family, wait_for
 
 # Does something to the process in which an event of Python's audit (sys.addaudithook) comes whose
 # arguments have a word in them, once. WHO is "parent" or "worker".
@@ -77,30 +77,23 @@ def hooked(tmp_path: Path) -> Iterator[Hooked]:
         process.communicate()
 
 
-def family(session: int) -> list[int]:
-    """The processes of a session that are alive."""
-    alive = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            fields = Path("/proc", name, "stat").read_text("utf-8").rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            alive.append(int(name))
-    return alive
-
-
 def assert_ended(process: subprocess.Popen[str], code: int, folder: Path) -> str:
     """What it said; asserts that it ends with this code and leaves neither process nor file."""
     out, err = process.communicate(timeout=20)
-    deadline = time.monotonic() + 10  # the fork server ends by itself, behind its parent
-    while family(process.pid):
-        assert time.monotonic() < deadline, "a process is left"
-        time.sleep(0.01)
+    # the fork server ends by itself, behind its parent
+    wait_for(lambda: not family(process.pid), "a process is left", 10)
     assert (process.returncode, "Traceback" in err, out) == (code, False, ""), err
     assert list((folder / "temporary").iterdir()) == []
     assert [name for name in os.listdir(folder / "work") if name.startswith(".")] == []
     return err
+
+
+def assert_ends_by(
+    name: str, event: str, word: str, hooked: Hooked, folder: Path, *arguments: object
+) -> str:
+    """What a command says that gets a signal at an event, as `assert_ended`."""
+    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *arguments)
+    return assert_ended(process, 128 + getattr(signal, name), folder)
 
 
 PACK = ("pack", "set", CLEAN, "--shards", "4", "--workers", "2", "-q")
@@ -130,8 +123,7 @@ WHILE = [  # it is published: all the new files get their names
 def test_before_publishing_the_older_set_stays(
     event: str, word: str, name: str, hooked: Hooked, tmp_path: Path
 ) -> None:
-    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *PACK)
-    said = assert_ended(process, 128 + getattr(signal, name), tmp_path)
+    said = assert_ends_by(name, event, word, hooked, tmp_path, *PACK)
     assert said == f"im2rec: error: ended by {name}; nothing was left half-written\n"
     assert {(tmp_path / "work" / each).read_bytes() for each in SET} == {b"older"}
 
@@ -141,8 +133,7 @@ def test_before_publishing_the_older_set_stays(
 def test_what_is_being_published_is_published_whole(
     event: str, word: str, name: str, hooked: Hooked, tmp_path: Path
 ) -> None:
-    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *PACK)
-    assert_ended(process, 128 + getattr(signal, name), tmp_path)
+    assert_ends_by(name, event, word, hooked, tmp_path, *PACK)
     assert b"older" not in {(tmp_path / "work" / each).read_bytes() for each in SET}
 
 
@@ -184,8 +175,7 @@ def test_ctrl_c_does_not_reach_processes_that_are_starting(
 def test_other_commands_end_the_same_way(
     event: str, word: str, arguments: tuple[str, ...], name: str, hooked: Hooked, tmp_path: Path
 ) -> None:
-    process = hooked(f"{event}|{word}|parent|{SEND.format(name)}", *arguments)
-    assert_ended(process, 128 + getattr(signal, name), tmp_path)
+    assert_ends_by(name, event, word, hooked, tmp_path, *arguments)
 
 
 @pytest.mark.parametrize(
