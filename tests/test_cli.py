@@ -17,7 +17,8 @@ import pytest
 from conftest import BAD, CLEAN, GOLDEN, Run
 
 from im2rec import cli, recordio
-from im2rec.cli import _Failures, _Size
+from im2rec.cli.options import Size
+from im2rec.cli.pack import INTERPOLATION_NAMES, INTERPOLATION_NUMBERS, _Failures
 
 COMMANDS = ["make-list", "pack", "inspect", "verify"]
 
@@ -233,7 +234,7 @@ def test_spellings_of_options(
     + [("2GB", 2 * 10**9), ("1GiB", 2**30), ("1 TiB", 2**40), ("10B", 10)],
 )
 def test_sizes(text: str, size: int) -> None:
-    assert _Size().convert(text, None, None) == size
+    assert Size().convert(text, None, None) == size
 
 
 @pytest.mark.parametrize(("text", "value"), [("3", (3, False)), ("0.5%", (0.5, True))])
@@ -417,8 +418,8 @@ def test_the_numbers_that_help_states_are_those_of_the_library() -> None:
     assert parameters["max_pixels"].default == image_ops.MAX_PIXELS
     assert parameters["max_pixels"].type.max == image_ops.OPENCV_MAX_PIXELS  # type: ignore[attr-defined]
     assert parameters["seed"].default == make_list.DEFAULT_SEED
-    assert tuple(image_ops.INTERPOLATIONS) == cli.INTERPOLATION_NAMES
-    numbers = {name: int(number) for number, name in cli.INTERPOLATION_NUMBERS.items()}
+    assert tuple(image_ops.INTERPOLATIONS) == INTERPOLATION_NAMES
+    numbers = {name: int(number) for number, name in INTERPOLATION_NUMBERS.items()}
     assert numbers == image_ops.INTERPOLATIONS
     assert ",".join(make_list.DEFAULT_EXTENSIONS) in (parameters["exts"].help or "")  # type: ignore[attr-defined]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import CLEAN
 
-from im2rec.cli import _problem_text
+from im2rec.cli.verify import _problem_text
 from im2rec.errors import Im2recError, InputError, ListError
 from im2rec.framing import (
     HEAD,

@@ -1,0 +1,158 @@
+"""`im2rec make-list`: its options, and what is printed of its report."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from im2rec.cli.options import common, fsync, if_changed
+from im2rec.errors import printable
+from im2rec.interrupts import signals_held
+from im2rec.terminal import EXIT_DONE, EXIT_PROBLEMS, MAX_LINES, Talk, count_text, say_error
+
+if TYPE_CHECKING:
+    from im2rec.make_list import ListReport
+
+
+def _extensions(values: tuple[str, ...]) -> tuple[str, ...]:
+    """--exts as given: repeated or with commas, as jpg, .JPG or *.jpg."""
+    names = [name.lower().lstrip("*.") for value in values for name in re.split("[, ]+", value)]
+    return tuple(dict.fromkeys(f".{name}" for name in names if name))
+
+
+@click.command(
+    "make-list",
+    epilog="""\b
+Example:
+  im2rec make-list --train-ratio 0.8 data/set photos
+writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
+)
+@click.argument("prefix")
+@click.argument("root")
+@click.option(
+    "--recursive/--no-recursive",
+    default=True,
+    show_default=True,
+    help="Number the folders under ROOT as classes; or list only ROOT's own images, with label 0.",
+)
+@click.option(
+    "--label-from",
+    type=click.Choice(["top", "leaf"]),
+    default="top",
+    show_default=True,
+    help="top: the folder directly under ROOT is the class. leaf: every folder with images is one, "
+    "as in im2rec.py.",
+)
+@click.option(
+    "--classes",
+    metavar="FILE",
+    help="A class name a line: fixes names and numbers.",
+)
+@click.option(
+    "--exts",
+    multiple=True,
+    metavar="EXT",
+    help="Extensions to list; repeat or separate by commas.  [default: .jpeg,.jpg,.png]",
+)
+@click.option("--include-hidden", is_flag=True, help="List hidden files and folders, too.")
+@click.option(
+    "--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle as im2rec.py does."
+)
+@click.option("--seed", type=int, default=100, show_default=True, help="Of the shuffle.")
+@click.option(
+    "--train-ratio", type=float, metavar="R", help="Share of images for PREFIX_train.lst."
+)
+@click.option("--test-ratio", type=float, metavar="R", help="Share of images for PREFIX_test.lst.")
+@click.option("--stratify", is_flag=True, help="Split each class by the ratios.")
+@click.option(
+    "--chunks",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Equal parts to cut the list into: PREFIX_0.lst, PREFIX_1.lst...",
+)
+@click.option(
+    "--ids",
+    type=click.Choice(["run", "per-list"]),
+    default="run",
+    show_default=True,
+    help="Ids 0..N-1 over all lists, or anew in each list (InsightFace wants a key 0 in each).",
+)
+@if_changed
+@fsync
+@common
+def make_list_command(
+    prefix: str, root: str, exts: tuple[str, ...], quiet: bool, verbose: bool, **options: Any
+) -> int:
+    """List ROOT's images, class by class, in PREFIX.lst.
+
+    The folders directly under ROOT are the classes, in code point order from 0, as torchvision's
+    ImageFolder has them; their names go to PREFIX.classes.txt. With ratios or chunks there are
+    several lists, and each image is in exactly one.
+    """
+    with signals_held():  # an exception amid an import may become another
+        from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
+
+    talk = Talk(quiet, verbose)
+    extensions = _extensions(exts) if exts else DEFAULT_EXTENSIONS
+    report = make_list(prefix, root, ListOptions(extensions=extensions, **options))
+    _print_list_report(report, extensions, talk)
+    for path, reason in report.unlistable[:MAX_LINES]:
+        say_error(f"{printable(path)}: passed over: {reason}; rename it")
+    if len(report.unlistable) > MAX_LINES:
+        say_error(f"{len(report.unlistable) - MAX_LINES} more names that a list cannot hold")
+    return EXIT_PROBLEMS if report.unlistable else EXIT_DONE
+
+
+def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: Talk) -> None:
+    for path, count in report.lists:
+        talk.info(f"{printable(path)}: {count_text(count, 'image')}")
+        if not count:
+            talk.warn(f"{printable(path)}: the ratios or chunks leave no image for this list")
+    if report.classes is not None:
+        talk.info(
+            f"{printable(str(report.classes_path))}: {count_text(len(report.classes), 'class')}"
+        )
+        for number, name in enumerate(report.classes):
+            count = report.class_counts[number]
+            talk.details(f"class {number} {printable(name)}: {count_text(count, 'image')}")
+    for name in report.older_lists:
+        talk.warn(f"{printable(name)}: of an earlier run; remove it, or `im2rec pack` may take it")
+    if report.nested_folders > 1:
+        talk.warn(
+            f"one class, with images in {report.nested_folders} folders below it: is ROOT one "
+            "level too high? If not, --label-from leaf makes a class of each"
+        )
+    others = report.other_extensions
+    if others:
+        seen = ", ".join(f"{count} {printable(ext)}" for ext, count in others.most_common(8))
+        more = f" and {len(others) - 8} kinds more" if len(others) > 8 else ""
+        looked = " ".join(extensions)
+        files = count_text(sum(others.values()), "file")
+        talk.info(f"passed over: {files} ({seen}{more}); listed are {looked}")
+    if report.hidden:
+        talk.info(f"passed over: {report.hidden} hidden names (--include-hidden)")
+    if report.in_root:
+        talk.warn(
+            f"{count_text(report.in_root, 'image')} directly in ROOT, in no class: passed over"
+        )
+    talk.some(
+        (f"{printable(path)}: a broken link or a special file" for path in report.broken_links),
+        "broken links",
+    )
+    talk.some(
+        (
+            f"{printable(path)}: a link to a folder that was listed already"
+            for path in report.folders_again
+        ),
+        "folders met again",
+    )
+    talk.some(
+        (
+            f"{printable(name)}: no image in this folder; it gets no class number"
+            for name in report.empty_classes
+        ),
+        "folders without an image",
+    )
