@@ -21,6 +21,7 @@ How the house is laid out; imports go down only:
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
              output                files whole or not at all
              depfile               what a set is made of, for Make and Ninja
+             identities            InsightFace's records of identities
              jpeg_scan             what a JPEG's scan says beside being decoded
     floor 1  image_file            what an image file says before it is decoded
              interrupts            holds signals back while something must be done whole
