@@ -57,7 +57,7 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by its colour type
 # Bytes, beside twice the pixels', that a PNG's image data may take: libpng inflates even what no
 # pixel needs, a thousand times as much as it is.
 _PNG_SPARE = 1 << 16
-_WEBP_ZEROS = 64  # bytes at the end of image data; flat pictures may have some
+_WEBP_ZEROS = 64  # bytes at the end of image data; few pictures have as many
 
 _SOI, _EOI, _SOS, _APP1, _TEM = 0xD8, 0xD9, 0xDA, 0xE1, 0x01
 _RST = range(0xD0, 0xD8)
@@ -240,6 +240,25 @@ def check_structure(data: bytes, facts: ImageFacts) -> None:
             check(data, facts)
     except (IndexError, ValueError, struct.error) as error:
         raise ImageError("truncated: the file ends before the image does") from error
+
+
+def remarks_on(data: bytes, facts: ImageFacts) -> tuple[str, ...]:
+    """What looks as if the file was not written to its end, though it may be sound.
+
+    Of a WebP whose image data ends in zeros: its decoders take any bits, and its encoders write as
+    many for pictures that are plain in their lower part.
+    """
+    if facts.kind != "webp":
+        return ()
+    at, found = 12, []
+    while at + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, at)
+        body = data[at + 8 : at + 8 + length]
+        zeros = len(body) - len(body.rstrip(b"\0"))
+        if kind in (b"VP8 ", b"VP8L") and zeros > _WEBP_ZEROS and 8 * zeros > length:
+            found.append(f"the last {zeros} bytes of the WebP's image data are zero; look at it")
+        at += 8 + length + (length & 1)
+    return tuple(found)
 
 
 def _identify_jpeg(data: bytes) -> ImageFacts:
@@ -478,22 +497,6 @@ def _check_jpeg2000(data: bytes, _: ImageFacts) -> None:
         raise ImageError(f"truncated: {found} of {tiles} tiles")
 
 
-def _check_webp(data: bytes, _: ImageFacts) -> None:
-    """Looks for image data that ends in zeros, as in a file that was not written to its end: its
-    decoders take any bits."""
-    at = 12
-    while at + 8 <= len(data):
-        kind, length = struct.unpack_from("<4sI", data, at)
-        body = data[at + 8 : at + 8 + length]
-        # the two low bits of an alpha's first byte: 0 = not compressed, where zeros are pixels
-        is_raw = kind == b"ALPH" and body[:1] and not body[0] & 3
-        if kind in (b"VP8 ", b"VP8L", b"ALPH") and not is_raw:
-            zeros = len(body) - len(body.rstrip(b"\0"))
-            if zeros > _WEBP_ZEROS and 8 * zeros > length:
-                raise ImageError(f"damaged: the last {zeros} bytes of the image data are zero")
-        at += 8 + length + (length & 1)
-
-
 def _check_tiff(data: bytes, _: ImageFacts) -> None:
     """Looks for an entry of the first directory that is empty: decoders would do without it."""
     order = "<" if data.startswith(b"II") else ">"
@@ -513,7 +516,6 @@ _CHECKS: dict[str, Callable[[bytes, ImageFacts], None]] = {
     "bmp": _check_bmp,
     "ppm": _check_ppm,
     "jpeg2000": _check_jpeg2000,
-    "webp": _check_webp,
     "tiff": _check_tiff,
 }
 

@@ -26,6 +26,7 @@ from im2rec.image_file import (
     check_structure,
     check_whole,
     identify,
+    remarks_on,
 )
 from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
 from im2rec.jpeg_scan import find_damage, find_zeros
@@ -125,7 +126,7 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
         check_edges(facts)
         check_whole(data, facts)
         _check_zeros(data, facts, _EVERY_PASSED)
-        return PackedImage(data, facts)
+        return PackedImage(data, facts, remarks_on(data, facts))
     scale = _dct_scale(facts, options)
     picture, remarks = decode(data, facts, options.color, scale)
     full = _full_size(picture, facts, scale)
@@ -196,12 +197,12 @@ def decode(
         check_whole(data, facts)  # OpenCV goes on behind strips that cannot be decoded
     if any(map(_LEFT_OVER.fullmatch, remarks)) and (found := find_damage(data)):
         raise ImageError(f"damaged {facts.kind}: the scan has {found}")
-    return picture, remarks
+    return picture, remarks + remarks_on(data, facts)
 
 
 def _check_zeros(data: bytes, facts: ImageFacts, every: int) -> None:
     """Raises ImageError for a JPEG's scan with a run of zeros in it that is no picture's, as in a
-    file that was never written whole. One byte of each `every` tells whether there may be one."""
+    file with a hole. One byte of each `every` tells whether there may be one."""
     if facts.kind == "jpeg" and _FEW_ZEROS in data[facts.body :: every]:
         damage = find_zeros(data)
         if damage:

@@ -25,6 +25,8 @@ _SOF_BASELINE = (0xC0, 0xC1)
 _SOF_OTHER = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 _ZEROS = 256  # bytes; a run of so many holds at least a block of each table
+_ALIKE = 16  # coefficients of a block, of 63; no picture's are all alike in block after block
+_AHEAD = 8  # bytes; no look ahead is longer
 _RST = re.compile(rb"\xff[\xd0-\xd7]")
 
 _Code = tuple[int, int]  # bits of the code, its symbol
@@ -60,6 +62,15 @@ class _Block:
     max_dc: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    """found: what shows that the scan was changed, at which the walk ends. left_over: bytes behind
+    the last block, stuffing not counted; 0 where there is none or the walk did not come so far."""
+
+    found: str | None
+    left_over: int
+
+
 def find_damage(data: bytes) -> str | None:
     """What shows that a JPEG's scan was changed after it was written.
 
@@ -67,7 +78,8 @@ def find_damage(data: bytes) -> str | None:
     or several in one file.
     """
     try:
-        return _find_damage(data)
+        walk = _walk_scan(data)
+        return walk.found if walk else None
     except (IndexError, KeyError, ValueError, ZeroDivisionError, struct.error):
         return None  # libjpeg has decoded it: a header that is odd, not damaged
 
@@ -76,9 +88,11 @@ def find_zeros(data: bytes) -> str | None:
     """A run of zeros inside a scan that cannot be a picture's.
 
     The shortest code of a Huffman table is zeros alone. Where it stands for a coefficient, a run of
-    zeros would be whole blocks of equal coefficients, one as large as the next: there are no such
-    pictures. Where it ends a block, the run may be a plain area, so that nothing is said, nor of
-    arithmetic codes.
+    zeros would be block after block of the same coefficients, all of them or every second or third:
+    there are no such pictures. Where it ends a block, the run may be a plain area, so that nothing
+    is said; nor of a progressive scan of few coefficients, which are alike all over a gradient, of
+    one that refines others, or of arithmetic codes. A run that goes on to the scan's end may be
+    stray bytes behind the last block: the walk must come into it to call it damage.
     """
     try:
         return _find_zeros(data)
@@ -95,9 +109,18 @@ def _find_zeros(data: bytes) -> str | None:
             )
         elif marker == 0xDA:
             zeros = data.find(bytes(_ZEROS), start, end)
-            if zeros != -1 and any(map(_is_coefficient, _ac_symbols(segment, first))):
+            if zeros == -1 or not _are_blocks(segment, first):
+                continue
+            tail = end - zeros  # bytes of the run, if it goes on to the scan's end
+            if not data.endswith(bytes(tail), zeros, end) or _comes_into_zeros(data, tail):
                 return f"a run of zeros at byte {zeros}"
     return None
+
+
+def _comes_into_zeros(data: bytes, tail: int) -> bool:
+    """Whether the only scan of a JPEG, which ends in so many zeros, needs them for its blocks."""
+    walk = _walk_scan(data)
+    return walk is not None and walk.left_over <= tail - _ZEROS
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes, int, int]]:
@@ -134,20 +157,19 @@ def _code_tables(segment: bytes) -> Iterator[tuple[int, bytes, bytes]]:
         at = end
 
 
-def _ac_symbols(header: bytes, first: dict[int, int]) -> Iterator[int]:
-    """The first symbols of the AC tables that a scan uses."""
+def _are_blocks(header: bytes, first: dict[int, int]) -> bool:
+    """Whether zeros in this scan would be blocks with coefficient after coefficient."""
     count = header[0]
-    if header[2 + 2 * count]:  # the end of its spectrum; 0 for DC alone
-        for number in range(count):
-            yield first[0x10 | header[2 + 2 * number] & 15]
+    start, end, approximation = header[1 + 2 * count : 4 + 2 * count]
+    symbols = [first[0x10 | header[2 + 2 * number] & 15] for number in range(count if end else 0)]
+    coefficients = end - max(start, 1) + 1
+    return approximation >> 4 == 0 and any(
+        symbol & 15 and coefficients // ((symbol >> 4) + 1) >= _ALIKE for symbol in symbols
+    )
 
 
-def _is_coefficient(symbol: int) -> bool:
-    """Whether an AC symbol is a coefficient or 16 zeros, and not the end of a block or of many."""
-    return symbol & 15 != 0 or symbol == 0xF0
-
-
-def _find_damage(data: bytes) -> str | None:
+def _walk_scan(data: bytes) -> _Walk | None:
+    """Walks the scan of a JPEG that has but one; None where it is not one that can be walked."""
     tables = _Tables()
     for marker, segment, start, _ in _segments(data):
         if marker == 0xDA:
@@ -222,54 +244,56 @@ def _blocks(header: bytes, tables: _Tables) -> list[_Block] | None:
     return blocks
 
 
-def _walk(intervals: list[bytes], blocks: list[_Block], tables: _Tables) -> str | None:
+def _walk(intervals: list[bytes], blocks: list[_Block], tables: _Tables) -> _Walk:
     """Walks the scan's restart intervals; each holds so many MCUs, the last one the rest."""
-    left = tables.mcus
+    left, walk = tables.mcus, _Walk(None, 0)
     for number, interval in enumerate(intervals):
         mcus = min(left, tables.restart_interval or left)
         left -= mcus
-        found = _walk_interval(interval.replace(b"\xff\x00", b"\xff"), mcus, blocks)
-        if found:
-            return f"{found} in restart interval {number}" if number else found
-    return None
+        walk = _walk_interval(interval.replace(b"\xff\x00", b"\xff"), mcus, blocks)
+        if walk.found and number:
+            return _Walk(f"{walk.found} in restart interval {number}", walk.left_over)
+        if walk.found:
+            return walk
+    return _Walk("too few restart intervals", 0) if left else walk
 
 
-def _walk_interval(data: bytes, mcus: int, blocks: list[_Block]) -> str | None:
+def _walk_interval(data: bytes, mcus: int, blocks: list[_Block]) -> _Walk:
     """Walks `mcus` MCUs from the start of the data, with the stuffing removed."""
     end = 8 * len(data)
-    data += bytes(8)  # so that looking ahead never runs out
+    data += bytes(_AHEAD)  # so that looking ahead never runs out
     mean = dict.fromkeys([block.component for block in blocks], 0)
     at = 0  # in bits
     for _ in range(mcus):
         for block in blocks:
             code = block.dc[_next16(data, at)]
             if code is None or code[1] > _MAX_DC_SIZE:
-                return "a code that does not exist"
+                return _Walk("a code that does not exist", 0)
             bits, size = code
             if size:
                 mean[block.component] += _signed(data, at + bits, size)
                 if abs(mean[block.component]) > block.max_dc:
-                    return "a brightness that does not exist"
+                    return _Walk("a brightness that does not exist", 0)
             at += bits + size
             place = 1  # of the next coefficient, of 63
             while place < 64:
                 code = block.ac[_next16(data, at)]
                 if code is None or code[1] & 15 > _MAX_AC_SIZE:
-                    return "a code that does not exist"
+                    return _Walk("a code that does not exist", 0)
                 bits, run, size = code[0], code[1] >> 4, code[1] & 15
                 at += bits + size
                 if size == 0 and run != 15:
                     break  # end of block
                 place += run + 1
                 if place > 64:
-                    return "more coefficients than a block has"
+                    return _Walk("more coefficients than a block has", 0)
             if at > end:
-                return None  # libjpeg says so itself
+                return _Walk(None, 0)  # libjpeg says so itself
     spare = -at % 8
     filling = data[at >> 3] & ((1 << spare) - 1) if spare else 0
     if filling not in (0, (1 << spare) - 1):
-        return "a last byte that is not filled up"
-    return None
+        return _Walk("a last byte that is not filled up", 0)
+    return _Walk(None, len(data) - _AHEAD - -(-at // 8))
 
 
 def _next16(data: bytes, at: int) -> int:
