@@ -7,10 +7,12 @@ Make at all. What they are was found by trying.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
 _SPECIAL = re.compile(r"(\\*)([ #:*?\[])")
+_NO_TARGET = b" #\t\n"  # no target begins with these
 _UNWRITABLE = re.compile(r"[;|=%\t\r\n]|[\\ ]\Z")  # for Make, some of them as a rule's target
 
 
@@ -26,6 +28,39 @@ def format_rule(target: str, prerequisites: Iterable[str]) -> Iterator[str]:
     yield "\n"
     for name in prerequisites:
         yield f"\n{_escaped(name)}:\n"
+
+
+def is_rules(lines: Iterable[bytes]) -> bool:
+    """Whether all that there is are rules as `format_rule` writes them, or nothing at all: then
+    what is lost where they are replaced can be written again.
+
+    No comment says whose they are, for Ninja takes its words for names.
+    """
+    at = iter(lines)
+    line = next(at, b"")
+    while line:
+        if not line.endswith(b": \\\n") or line[0] in _NO_TARGET:
+            return False
+        named, ruled = hashlib.sha256(), hashlib.sha256()  # there may be a million of them
+        count = 0
+        line = next(at, b"")
+        while line.startswith(b"  "):
+            is_last = not line.endswith(b" \\\n")
+            named.update(line[2:-1] if is_last else line[2:-3])
+            named.update(b"\n")
+            count += 1
+            line = next(at, b"")
+            if is_last:
+                break
+        for _ in range(count):
+            rule = next(at, b"")
+            if line != b"\n" or not rule.endswith(b":\n"):
+                return False
+            ruled.update(rule[:-2] + b"\n")
+            line = next(at, b"")
+        if named.digest() != ruled.digest() or (line and not count):
+            return False
+    return True
 
 
 def writable(name: str) -> bool:

@@ -242,14 +242,17 @@ class Talk:
         if self.verbose:
             say(text)
 
-    def some(self, lines: Iterable[str], what: str) -> None:
-        """Warns of each, the first MAX_LINES of them one by one (all with -v), the rest counted."""
-        everything = list(lines)
-        shown = everything if self.verbose else everything[:MAX_LINES]
-        for line in shown:
-            self.warn(line)
-        if len(everything) > len(shown):
-            self.warn(f"{len(everything) - len(shown)} more {what}; -v names them all")
+    def some(self, lines: Iterable[str], what: str, count: int = 0) -> None:
+        """Warns of each, the first MAX_LINES of them one by one (all with -v), the rest counted.
+        count: how many there are, where lines may have but the first of them."""
+        shown = 0
+        for total, line in enumerate(lines, 1):
+            count = max(count, total)
+            if self.verbose or total <= MAX_LINES:
+                self.warn(line)
+                shown = total
+        if count > shown:
+            self.warn(f"{count - shown} more {what}; -v names them all")
 
 
 class Progress:

@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 from conftest import CLEAN, Run
+from hypothesis import given
+from hypothesis import strategies as st
 
-from im2rec.depfile import format_rule, writable
+from im2rec.depfile import format_rule, is_rules, writable
+from im2rec.pack import dependency_file
 
 NAMES = [
     "plain", "a b", "a  b", " lead", "a#b", "a$b", "a:b", "$(x)", "a\\b", "a\\ b", "a\\\\ b",
@@ -85,6 +88,45 @@ def test_what_depends_on_a_file_is_made_again_when_that_has_changed(
 @pytest.mark.parametrize("source", UNWRITABLE)
 def test_some_names_cannot_be_written(source: str) -> None:
     assert not writable(source)
+
+
+WRITABLE = st.text(st.sampled_from("ab .:#$\\\\*[é"), min_size=1).filter(writable)
+RULES = st.lists(st.tuples(WRITABLE, st.lists(WRITABLE, min_size=1)), min_size=1)
+
+
+@given(rules=RULES)
+def test_what_is_written_is_known_again(rules: list[tuple[str, list[str]]]) -> None:
+    lines = "".join("".join(format_rule(*rule)) for rule in rules).encode().splitlines(True)
+    assert is_rules(lines)
+
+
+@given(rules=RULES, data=st.data(), odd=st.sampled_from([b"\ttouch x\n", b"all: a\n", b"# a\n"]))
+def test_rules_with_anything_else_in_them_are_another_s(
+    rules: list[tuple[str, list[str]]], data: st.DataObject, odd: bytes
+) -> None:
+    lines = "".join("".join(format_rule(*rule)) for rule in rules).encode().splitlines(True)
+    at = data.draw(st.integers(0, len(lines)))
+    assert not is_rules([*lines[:at], odd, *lines[at:]])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"all: \\\n  set.rec\n\ttouch x\n",
+        b"all: \\\n  set.rec\n",
+        b"all: \\\n  set.rec\n\nset.rec:\n\ttouch set.rec\n",
+        b"all: \\\n  set.rec\n\nset.lst:\n",
+        b"all: \\\n  a \\\n  b\n\na:\n",
+        b"all: \\\n  a\n\na",
+        b"all: \\\nall: \\\n",
+        b"# all: \\\n",
+        b"a.o: a.c a.h\n\na.h:\n",
+        b"\xff\xd8\xff",
+        b"\n",
+    ],
+)
+def test_what_others_write_is_no_such_rule(text: bytes) -> None:
+    assert not is_rules(text.splitlines(True))
 
 
 # --- pack --depfile ---------------------------------------------------------------------------
@@ -163,6 +205,80 @@ def test_a_file_that_is_no_dependency_file_is_not_replaced(
         assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("target", ["a file", "/dev/null", "nothing"])
+def test_a_symbolic_link_is_not_replaced(
+    target: str, photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    """As root, that might be /dev/stdout."""
+    (tmp_path / "a file").touch()
+    (tmp_path / "deps").symlink_to(target)
+    done = im2rec("pack", "--depfile", "deps", "set_val", "my photos", code=2)
+    assert done.stderr == (
+        "im2rec: error: deps: cannot write: it is a symbolic link; name a file\n"
+    )
+    assert os.readlink(tmp_path / "deps") == target
+    assert (tmp_path / "a file").read_bytes() == b""
+    assert not (tmp_path / "set_val.rec").exists()
+
+
+def test_a_makefile_that_begins_as_a_dependency_file_is_not_replaced(
+    photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    text = b"all: \\\n  set_val.rec\n\nset_val.rec:\n\tim2rec pack set_val photos\n"
+    (tmp_path / "Makefile").write_bytes(text)
+    done = im2rec("pack", "--depfile", "Makefile", "set_val", "my photos", code=2)
+    assert done.stderr == (
+        "im2rec: error: Makefile: cannot write: it is there, and is no dependency file; "
+        "name another\n"
+    )
+    assert (tmp_path / "Makefile").read_bytes() == text
+
+
+def test_one_of_other_sets_and_another_target_is_replaced(
+    photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    im2rec("pack", "--depfile", "deps", "set", "my photos")
+    im2rec("pack", "--depfile", "deps", "--depfile-target", "stamp", "set_val", "my photos")
+    assert (tmp_path / "deps").read_bytes().startswith(b"stamp: \\\n  set_val.lst \\\n")
+
+
+@pytest.mark.parametrize("depfile", ["./set_val", "link/set_val", "my photos/../set_val"])
+def test_the_set_s_own_name_is_known_in_any_spelling(
+    depfile: str, photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    done = im2rec("pack", "--depfile", depfile, "set_val", "my photos", code=2)
+    assert done.stderr == (
+        f"im2rec: error: --depfile '{depfile}' would be one of the set's files; choose another\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["make", "ninja"])
+@pytest.mark.parametrize("prefix", ["./data/set", "data//set", "data/./set"])
+def test_the_target_is_spelled_as_the_prefix(
+    name: str, prefix: str, photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    """So what Make was told and what pack was told are the same name."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "set_val.lst").rename(tmp_path / "data" / "set.lst")
+    im2rec("pack", "--depfile", "deps", prefix, "my photos")
+    out = f"{prefix}.manifest.json"
+    (tmp_path / "Makefile").write_text(MAKEFILE.replace("OUT", out), encoding="utf-8")
+    (tmp_path / "build.ninja").write_text(NINJA.replace("OUT", out), encoding="utf-8")
+    program = ["make", out] if name == "make" else [str(NINJA_PROGRAM)]
+
+    def made() -> int:
+        time.sleep(0.02)
+        subprocess.run(program, cwd=tmp_path, check=True, capture_output=True)
+        log = tmp_path / "log"
+        return len(log.read_text("utf-8").splitlines()) if log.exists() else 0
+
+    before = made()
+    assert made() == before
+    os.utime(photos / sources(photos.parent / "data" / "x", "set")[0].removeprefix("my\\ photos/"))
+    assert made() == before + 1
+
+
 @pytest.mark.parametrize("name", ["set_val.lst", "set_val.rec", "set_val", "my photos"])
 def test_what_is_something_else_is_not_overwritten(
     name: str, photos: Path, im2rec: Run, tmp_path: Path
@@ -213,3 +329,29 @@ def test_a_root_that_no_dependency_file_can_hold(photos: Path, im2rec: Run, tmp_
     assert done.stderr == (
         "im2rec: error: no dependency file can hold the name 'two\\nlines/'; choose another\n"
     )
+
+
+def test_of_names_that_cannot_be_written_the_first_are_kept_and_all_counted(tmp_path: Path) -> None:
+    rows = [f"{at}\t0\t{at}{'=' * (at % 3 > 0)}\n" for at in range(99)]
+    (tmp_path / "odd.lst").write_text("".join(rows), encoding="utf-8")
+    for most, count in ((5, 5), (None, 66), (0, 0)):
+        lists = [str(tmp_path / "odd.lst")]
+        with dependency_file(str(tmp_path / "deps"), lists, "a", None, most) as unnamed:
+            pass
+        assert unnamed.first == [f"a/{at}=" for at in range(99) if at % 3][:count]
+        assert unnamed.count == 66
+
+
+def test_many_names_that_cannot_be_written_are_counted(
+    photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    shutil.copytree(photos, tmp_path / "a=b")
+    for flag, count in (((), 20), (("-v",), 24)):
+        rows = [path.relative_to(tmp_path / "a=b") for path in (tmp_path / "a=b").rglob("*.*")]
+        (photos / "a=b").unlink(missing_ok=True)
+        (photos / "a=b").symlink_to(tmp_path / "a=b")
+        text = "".join(f"{at}\t0\ta=b/{name}\n" for at, name in enumerate(rows))
+        (tmp_path / "odd.lst").write_text(text, encoding="utf-8")
+        said = im2rec("pack", *flag, "--depfile", "deps", "odd", "my photos").stderr
+        assert said.count("no dependency file can hold this name") == count
+        assert ("im2rec: warning: 4 more such names; -v names them all\n" in said) == (not flag)

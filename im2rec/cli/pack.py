@@ -250,14 +250,18 @@ def pack_command(
         raise OptionError("--depfile-target means nothing without --depfile")
     with ExitStack() as stack:
         if depfile:
-            unnamed = stack.enter_context(dependency_file(depfile, lists, root, depfile_target))
+            most = None if verbose else MAX_LINES
+            unnamed = stack.enter_context(
+                dependency_file(depfile, lists, root, depfile_target, most)
+            )
             talk.some(
                 (
                     f"{printable(path)}: no dependency file can hold this name; that the image "
                     "changes will not be noticed"
-                    for path in unnamed
+                    for path in unnamed.first
                 ),
                 "such names",
+                unnamed.count,
             )
         for path in lists:
             report = _pack_one(path, root, settings, talk)
