@@ -11,7 +11,7 @@ import os
 import re
 import struct
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from im2rec.errors import InputError, RecordError, printable
@@ -22,7 +22,7 @@ MAX_GAPS = 1000  # shards that may be missing between others
 MAX_BESIDE = 1 << 26  # bytes of a manifest or a class map; JSON takes 20 times as much memory
 DIGEST_SIZE = 1 << 18  # bytes read at a time for a digest: they stay in the processor's cache
 
-_SHARD = re.compile(r"_([0-9]{3,})\.rec")
+_SHARD = re.compile(r"_([0-9]{3,})\.rec\Z")
 
 
 def shard_stem(prefix: str, number: int) -> str:
@@ -136,7 +136,8 @@ class RecordSet:
 
     name: what the user gave. recs: the .rec files in order; idxs: beside each, its own index or
     None; joint: the joint index of several shards or None; manifest: its path or None; prefix: of
-    the whole set. missing: files that the manifest names and that are not there.
+    the whole set. missing: files that the manifest names and that are not there. set_manifest: of a
+    shard that was named by itself, the manifest of its set.
     """
 
     name: str
@@ -146,6 +147,7 @@ class RecordSet:
     joint: str | None
     manifest: str | None
     missing: tuple[str, ...] = ()
+    set_manifest: str | None = None
 
 
 def find_set(argument: str) -> RecordSet:
@@ -165,7 +167,8 @@ def find_set(argument: str) -> RecordSet:
     if os.path.isdir(argument):
         raise InputError(argument, "is a folder", "name a .rec file or a prefix")
     if os.path.exists(argument):
-        return _with_indexes(argument, argument.removesuffix(".rec"), [argument], None)
+        alone = _with_indexes(argument, argument.removesuffix(".rec"), [argument], None)
+        return alone if alone.manifest else replace(alone, set_manifest=_set_manifest(argument))
     if argument.endswith(".rec"):
         raise InputError(argument, "there is no such file")
     others: list[str] = []
@@ -188,9 +191,22 @@ def _with_indexes(name: str, prefix: str, recs: list[str], joint: str | None) ->
     return RecordSet(name, prefix, tuple(there), idxs, joint, manifest, missing)
 
 
+def _set_manifest(rec: str) -> str | None:
+    """The manifest of the set that a .rec is a shard of, None where there is none or it does not
+    name the file; one that cannot be read is taken to."""
+    match = _SHARD.search(rec)
+    path = match and _if_there(rec[: match.start()] + ".manifest.json")
+    if not path:
+        return None
+    with suppress(InputError):
+        names = [shard["rec"] for shard in read_manifest(path)["shards"]]
+        return path if os.path.basename(rec) in names else None
+    return path
+
+
 def _numbered(prefix: str) -> list[str]:
     """The shards PREFIX_000.rec, PREFIX_001.rec... in order; between those that are there, also the
-    ones that are not."""
+    ones that are not, unless the numbers say something else: a date, a size in pixels."""
     folder, stem = os.path.split(prefix)
     found: dict[int, str] = {}
     with suppress(FileNotFoundError, NotADirectoryError):
@@ -198,8 +214,9 @@ def _numbered(prefix: str) -> list[str]:
             match = _SHARD.fullmatch(name, len(stem)) if name.startswith(stem) else None
             if match:
                 found[int(match[1])] = os.path.join(folder, name)
-    if found and max(found) < len(found) + MAX_GAPS:  # else they are no shards' numbers
-        for number in range(max(found)):
+    end = max(found, default=-1) + 1
+    if (0 in found or 2 * len(found) >= end) and end - len(found) <= MAX_GAPS:
+        for number in range(end):
             found.setdefault(number, f"{shard_stem(prefix, number)}.rec")
     return [path for _, path in sorted(found.items())]
 

@@ -118,11 +118,13 @@ class VerifyOptions:
 
 @dataclass
 class VerifyReport:
-    """What was looked at, and every fault found. remarks: what a codec said of whole images."""
+    """What was looked at, and every fault found. manifest: the one it was compared with. remarks:
+    what a codec said of whole images."""
 
     name: str
     records: int = 0
     bytes: int = 0
+    manifest: str | None = None
     problems: list[Problem] = field(default_factory=list)
     unindexed: list[str] = field(default_factory=list)
     remarks: list[tuple[str, str]] = field(default_factory=list)
@@ -148,9 +150,11 @@ class _Verification:
         self._options = options
         self._progress = progress
         self._total = sum(os.path.getsize(path) for path in records.recs)
-        self._report = VerifyReport(records.name)
+        # of a shard alone, its set's: what is said there of the other shards is not looked at
+        self._manifest_path = records.manifest or records.set_manifest
+        self._report = VerifyReport(records.name, manifest=self._manifest_path)
         self._files: list[_File] = []
-        self._manifest, self._fault = _read(records.manifest)
+        self._manifest, self._fault = _read(self._manifest_path)
         self._packed = None if self._fault else self._manifest  # what pack has said of the set
         self._width = _packed_width(self._packed)
         self._again = 0  # bytes that were read a second time, in search of swallowed records
@@ -178,6 +182,8 @@ class _Verification:
             self._check_index(records.joint, self._files)
         if records.manifest:
             self._check_manifest(records.manifest)
+        elif records.set_manifest:
+            self._check_entry(records.set_manifest)
         if images is not None:
             self._check_list(images)
         if self._options.decode:
@@ -229,7 +235,7 @@ class _Verification:
 
     def _check_runs(self, file: _File, reader: RecordReader) -> None:
         """Judges a file's records, those that are sound many at a time."""
-        if self._set.manifest is None:
+        if self._manifest_path is None:
             with open(file.path, "rb", buffering=0) as source:
                 self._check_records(file, reader, RunScanner(source, reader.size))
         else:
@@ -316,7 +322,7 @@ class _Verification:
         """A sentence on what pack would not have written, "" for nothing."""
         count = len(content.labels)
         if self._width not in (None, count):
-            return f"{_labels(count)}, expected {self._width} ({self._set.manifest})"
+            return f"{_labels(count)}, expected {self._width} ({self._manifest_path})"
         if record.payload.startswith(encode_header(content.id, content.labels)):
             return ""
         found = f"flag {content.flag}, label {format_float32(content.header_label)}"
@@ -486,12 +492,24 @@ class _Verification:
         for name in wrong:
             sentence = f"{name!r} is not there, or not what it should be"
             self._found("manifest", path, None, None, sentence)
-        options = manifest.get("options")
-        self._all_labels = not (isinstance(options, dict) and options.get("pack_label") is False)
+        self._all_labels = _all_labels(manifest)
         self._check_files(path, manifest)
         if not wrong:
             self._check_counts(path, manifest)
             self._check_classes(path, manifest["classes"])
+
+    def _check_entry(self, path: str) -> None:
+        """Compares a shard that was named by itself with what its set's manifest says of it."""
+        if self._fault:
+            self._found("manifest", path, None, None, self._fault)
+        manifest = self._manifest
+        if manifest is None:
+            return
+        self._all_labels = _all_labels(manifest)
+        (file,) = self._files
+        for shard in manifest["shards"]:
+            if shard["rec"] == os.path.basename(file.path):
+                self._check_shard(path, file, shard)
 
     def _check_files(self, path: str, manifest: dict[str, Any]) -> None:
         """Compares the files that the manifest names with those that are there, all in one
@@ -619,7 +637,7 @@ class _Verification:
         packed: Any = (self._packed or {}).get("list")
         is_other = _is_list(packed) and packed["sha256"] != images.sha256
         if is_other and len(self._report.problems) > told:  # then it is the cause of the others
-            sentence = f"not the list that was packed, by the sha256 in {self._set.manifest}"
+            sentence = f"not the list that was packed, by the sha256 in {self._manifest_path}"
             cause = Problem("list-other", path, None, None, sentence)
             self._report.problems.insert(told, cause)
 
@@ -763,6 +781,12 @@ def _packed_width(manifest: dict[str, Any] | None) -> int | None:
         return None
     (width,) = widths
     return int(width) if re.fullmatch("[1-9][0-9]{0,9}", width) else None
+
+
+def _all_labels(manifest: dict[str, Any]) -> bool:
+    """Whether all labels of a row were packed, not its first alone."""
+    options = manifest.get("options")
+    return not (isinstance(options, dict) and options.get("pack_label") is False)
 
 
 def _must_be_ids(are_ids: int, count: int) -> bool:

@@ -468,3 +468,41 @@ def test_a_shard_that_is_not_there_between_others_is_missed(tmp_path: Path) -> N
     assert [Path(rec).name for rec in found.recs] == ["set_000.rec", "set_002.rec"]
     assert [Path(rec).name for rec in found.missing] == ["set_001.rec"]
     assert find_set(str(tmp_path / "far")).missing == ()  # that is a date
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (("set_256", "set_512"), ()),  # two sets, by the size of their pictures
+        (("set_2024",), ()),
+        (("set_999",), ()),
+        (("set_000", "set_512"), tuple(range(1, 512))),
+        (("set_001", "set_003"), (0, 2)),
+        (("set_002", "set_003", "set_005"), (0, 1, 4)),
+        (("set_002", "set_006"), ()),
+    ],
+)
+def test_numbers_that_are_no_shards_have_no_gaps(
+    names: tuple[str, ...], missing: tuple[int, ...], tmp_path: Path
+) -> None:
+    put(tmp_path, *[f"{name}.rec" for name in names])
+    record_set = found(tmp_path, "set")
+    assert record_set.recs == tuple(f"{name}.rec" for name in names)
+    assert record_set.missing == tuple(f"set_{number:03d}.rec" for number in missing)
+
+
+def test_a_shard_by_itself_knows_its_set_s_manifest(tmp_path: Path) -> None:
+    put(tmp_path, "set_000.rec", "set_001.rec", "set_002.rec", "set_001.manifest.json")
+    put(tmp_path, "set.manifest.json", content=manifest("set_000", "set_001"))
+    assert found(tmp_path, "set_000.rec").manifest is None
+    for name, expected in (
+        ("set_000.rec", "set.manifest.json"),
+        ("set_001.rec", None),  # it has one of its own
+        ("set_002.rec", None),  # it is not named there
+    ):
+        path = find_set(str(tmp_path / name)).set_manifest
+        assert path == (expected and str(tmp_path / expected))
+    put(tmp_path, "set.manifest.json", content="{")
+    assert find_set(str(tmp_path / "set_000.rec")).set_manifest == str(
+        tmp_path / "set.manifest.json"
+    )

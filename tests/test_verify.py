@@ -1033,3 +1033,40 @@ def test_shards_without_their_joint_index_or_with_a_gap_are_told_without_a_manif
     (tmp_path / "set_001.rec").unlink()
     done = im2rec("verify", "set", code=1)
     assert done.stdout == "set_001.rec: file-missing: a shard of the set is not there\n"
+
+
+def test_a_shard_by_itself_is_compared_with_its_entry_in_the_manifest(folder: Path) -> None:
+    manifest, rec = f"{folder}/set.manifest.json", f"{folder}/{RECS[1]}"
+    assert verify(rec).manifest == manifest
+    assert (folder / RECS[0]).read_bytes() != (folder / RECS[1]).read_bytes()
+    data = bytearray((folder / RECS[1]).read_bytes())
+    data[-6] ^= 1  # in an image
+    (folder / RECS[1]).write_bytes(data)
+    expected = Problem("sha256", rec, None, None, f"not the bytes that {manifest} describes")
+    assert problems(rec) == [expected]
+    shutil.copy(folder / RECS[0], rec)  # the other shard, sound by itself
+    assert "sha256" in codes(rec)
+    assert problems(folder / RECS[0]) == []
+
+
+def test_of_a_shard_by_itself_a_damaged_manifest_is_told(folder: Path) -> None:
+    edit(folder / "set.manifest.json", b'"rows": ', b'"rows": 1')
+    assert told(folder / RECS[1]) == [("manifest", "set.manifest.json", None, None)]
+    (folder / "set.manifest.json").write_bytes(b"{")
+    assert told(folder / RECS[1]) == [("manifest", "set.manifest.json", None, None)]
+
+
+def test_that_there_is_no_manifest_is_said(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "set.lst").write_text("1\t0\tant/ant_0.jpg\n", encoding="utf-8")
+    im2rec("pack", "set", CLEAN)
+    assert "warning" not in im2rec("verify", "set").stderr
+    assert json.loads(im2rec("verify", "--json", "set").stdout)[0]["manifest"] == (
+        "set.manifest.json"
+    )
+    (tmp_path / "set.manifest.json").unlink()
+    assert im2rec("verify", "set").stderr == (
+        "im2rec: warning: set: there is no manifest beside it, so its bytes were not compared "
+        "with those that were packed\nset: 1 record, 8.9 KiB: no problem\n"
+    )
+    assert im2rec("verify", "-q", "set").stderr == ""
+    assert json.loads(im2rec("verify", "--json", "set").stdout)[0]["manifest"] is None

@@ -116,6 +116,11 @@ def _problem_text(problem: Problem) -> str:
 def _print_verify_report(report: VerifyReport, talk: Talk) -> None:
     for path in report.unindexed:
         talk.warn(f"{printable(path)}: there is no index beside it, so none was checked")
+    if report.manifest is None:
+        talk.warn(
+            f"{printable(report.name)}: there is no manifest beside it, so its bytes were not "
+            "compared with those that were packed"
+        )
     talk.some((f"{printable(place)}: {text}" for place, text in report.remarks), "remarks")
     state = count_text(len(report.problems), "problem") if report.problems else "no problem"
     records = count_text(report.records, "record")
@@ -129,6 +134,7 @@ def _verify_dict(report: VerifyReport) -> dict[str, Any]:
         "name": report.name,
         "records": report.records,
         "bytes": report.bytes,
+        "manifest": report.manifest,
         "unindexed": report.unindexed,
         "remarks": [{"place": place, "text": text} for place, text in report.remarks],
         "problems": [asdict(problem) for problem in report.problems],
