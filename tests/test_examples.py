@@ -211,6 +211,25 @@ def test_make_clean_removes_all_that_was_made(make: Make) -> None:
     assert [path.name for path in make.folder.iterdir()] == ["my photos"]
 
 
+def test_make_clean_leaves_strangers(make: Make) -> None:
+    strangers = ["set_train_2024.rec", "set_train_2024.idx", "set_val_0003.rec", "set_val.packed2"]
+    make("PACK_OPTIONS=--shards 2")
+    for name in strangers:
+        (make.folder / name).write_text("precious", encoding="utf-8")
+    make("clean")
+    assert sorted(path.name for path in make.folder.iterdir()) == sorted(["my photos", *strangers])
+
+
+@pytest.mark.parametrize("quote", ["'", '"', ""])
+def test_options_may_have_quotes(make: Make, quote: str) -> None:
+    one = ("SETS=set", f"LIST_OPTIONS=--exts {quote}.jpg,.png{quote}")
+    packed = (*one, f"PACK_OPTIONS=--resize {quote}32{quote}")
+    assert make(*one) == ["make-list", "pack", "verify"]
+    assert make(*packed) == ["pack", "verify"]
+    assert make(*packed) == []
+    assert make("SETS=set", f"LIST_OPTIONS=--exts {quote}.jpg{quote}", packed[-1])[0] == "make-list"
+
+
 # --- Ninja ------------------------------------------------------------------------------------
 
 
