@@ -59,6 +59,8 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by its colour type
 _PNG_SPARE = 1 << 16
 _WEBP_ZEROS = 64  # bytes at the end of image data; few pictures have as many
 
+_COMMENT, _NUMBER_END = re.compile(rb"#[^\r\n]*"), re.compile(rb"[0-9]\s")
+
 _SOI, _EOI, _SOS, _APP1, _TEM = 0xD8, 0xD9, 0xDA, 0xE1, 0x01
 _RST = range(0xD0, 0xD8)
 _SOF = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # DHT, JPG and DAC share the range
@@ -478,10 +480,15 @@ def _check_bmp(data: bytes, facts: ImageFacts) -> None:
         raise ImageError("truncated: the file ends before the image does")
 
 
-def _check_ppm(data: bytes, _: ImageFacts) -> None:
+def _check_ppm(data: bytes, facts: ImageFacts) -> None:
     """Looks for the space that ends the last number of one written as text, without which it may
-    be cut."""
-    if data[:2] in (b"P2", b"P3") and not data[-1:].isspace():
+    be cut, and OpenCV does not read it. More may follow: a comment, other numbers."""
+    channels = {b"P2": 1, b"P3": 3}.get(data[:2])
+    if channels is None or data[-1:].isspace():
+        return
+    numbers = 3 + facts.width * facts.height * channels  # width, height, maximum
+    text = _COMMENT.sub(b"", data[2:])
+    if sum(1 for _ in _NUMBER_END.finditer(text)) < numbers:
         raise ImageError("truncated: the file ends inside its last number")
 
 
@@ -498,7 +505,9 @@ def _check_jpeg2000(data: bytes, _: ImageFacts) -> None:
 
 
 def _check_tiff(data: bytes, _: ImageFacts) -> None:
-    """Looks for an entry of the first directory that is empty: decoders would do without it."""
+    """Looks for an entry of the first directory that is empty. None is of a sound file, for they
+    stand in the order of their tags; decoders do without it, and without that of the compression
+    they take codes for pixels."""
     order = "<" if data.startswith(b"II") else ">"
     if data[2:4] not in (b"*\0", b"\0*"):
         return  # of 64-bit offsets

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from conftest import BAD, CLEAN, ODD
@@ -391,6 +392,38 @@ def test_what_the_cuts_of_gif_bmp_and_jpeg2000_are_called() -> None:
     assert reason(TINY["bmp"][:-1]) == "truncated: the file ends before the image does"
     end = TINY["jpeg2000"].rindex(b"\xff\xd9")
     assert reason(TINY["jpeg2000"][:end]) == "truncated: no end-of-codestream marker"
+
+
+@pytest.mark.parametrize("form", [b"P2", b"P3"])
+def test_a_picture_as_text_is_whole_as_soon_as_its_last_number_has_ended(form: bytes) -> None:
+    """Not before: 12 may be the beginning of 120, and OpenCV reads neither."""
+    numbers = b"1 2 # two\n3 12" if form == b"P2" else b"1 2 3\n" * 3 + b"9 #\n 9 12"
+    data = form + b"\n# 4 of them\n2 2 255\n" + numbers
+    assert reason(data) == "truncated: the file ends inside its last number"
+    for more in (b"\n", b" # end", b"\t7", b" 1 2 3"):
+        check(data + more)
+        assert cv2.imdecode(np.frombuffer(data + more, np.uint8), cv2.IMREAD_UNCHANGED) is not None
+    for more in (b"# end", b"0"):
+        assert reason(data + more) == "truncated: the file ends inside its last number"
+    assert reason(data[:-3] + b" # 1 2 3 4") == "truncated: the file ends inside its last number"
+
+
+def without(tiff: bytes, tag: int) -> bytes:
+    """A TIFF with an entry of its directory zeroed."""
+    (at,) = struct.unpack_from("<I", tiff, 4)
+    (count,) = struct.unpack_from("<H", tiff, at)
+    entries = {
+        struct.unpack_from("<H", tiff, at + 2 + 12 * n)[0]: at + 2 + 12 * n for n in range(count)
+    }
+    return tiff[: entries[tag]] + bytes(12) + tiff[entries[tag] + 12 :]
+
+
+def test_an_empty_entry_of_a_tiff_is_damage_though_decoders_say_nothing() -> None:
+    """They take LZW's codes for pixels where the entry of the compression is gone."""
+    tiff = without(TINY["tiff_lzw"], 259)
+    with Image.open(io.BytesIO(tiff)) as image:
+        assert (np.asarray(image) != PIXELS).any()
+    assert reason(tiff).startswith("damaged: an empty entry in the TIFF directory")
 
 
 def test_a_gif_with_junk_between_its_blocks_is_damaged() -> None:
