@@ -258,7 +258,7 @@ def read_manifest(path: str) -> dict[str, Any]:
     try:
         manifest = json.loads(_read_manifest(path))
     except (ValueError, RecursionError) as error:
-        raise InputError(path, f"not a manifest: {error}") from error
+        raise InputError(path, f"not a manifest: {_why_no_json(error)}") from error
     shards = manifest.get("shards") if isinstance(manifest, dict) else None
     if not isinstance(shards, list) or not all(
         isinstance(shard, dict) and _is_name(shard.get("rec")) and _is_name(shard.get("idx"))
@@ -277,7 +277,19 @@ def _read_manifest(path: str) -> bytes:
     try:
         return _read(path)
     except (OSError, _TooLarge) as error:
-        raise InputError(path, f"not a manifest: {error}") from error
+        raise InputError(path, f"not a manifest: {_reason(error)}") from error
+
+
+def _why_no_json(error: ValueError | RecursionError) -> str:
+    import json
+
+    if isinstance(error, json.JSONDecodeError):
+        return f"line {error.lineno}, column {error.colno}: this is no JSON"
+    if isinstance(error, RecursionError):
+        return "its JSON is nested too deeply"
+    if isinstance(error, UnicodeDecodeError):
+        return _reason(error)
+    return "it has a number of too many digits"
 
 
 def _is_name(name: object) -> bool:

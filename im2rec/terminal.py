@@ -6,6 +6,7 @@ The only home of tqdm. Data goes to stdout, everything else to stderr.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -173,7 +174,11 @@ def _let_go_of_streams() -> None:
 
 
 def _click_message(error: click.ClickException) -> str:
-    message = " ".join(error.format_message().split()).removesuffix(".")
+    message = error.format_message().replace("requires an argument", "needs a value")
+    if isinstance(error, click.BadParameter) and error.param and error.message:
+        plain = _in_plain_words(error.message, error.param.type)
+        message = message.replace(error.message, plain)
+    message = " ".join(message.split()).removesuffix(".")
     context = getattr(error, "ctx", None)
     if context is None:
         return message
@@ -187,7 +192,35 @@ def _click_message(error: click.ClickException) -> str:
         hint = f" Expected {names}: quote names that have spaces, separate --exts by commas."
     else:
         hint = ""
-    return f"{message}.{hint} See '{context.command_path} --help'."
+    stop = "" if message.endswith("?") else "."
+    return f"{message}{stop}{hint} See '{context.command_path} --help'."
+
+
+# How click tells of a value that its own types refuse: the value, and words of programmers.
+_REFUSED = re.compile(r"(.*) is not (?:a valid|in the range|one of) .*", re.DOTALL)
+
+
+def _in_plain_words(message: str, kind: click.ParamType) -> str:  # type: ignore[type-arg]  # as there
+    """What click says of a refused value, as found and expected."""
+    match = _REFUSED.fullmatch(message)
+    expected = _expected(kind)
+    return f"{match[1]}, expected {expected}" if match and expected else message
+
+
+def _expected(kind: click.ParamType) -> str:  # type: ignore[type-arg]  # no generic before click 8.3
+    """What an option of one of click's own types takes; "" for another type."""
+    if isinstance(kind, click.Choice):
+        return f"one of {', '.join(kind.choices)}"
+    if isinstance(kind, click.types.BoolParamType):
+        return "1 or 0"
+    if not isinstance(kind, click.types.IntParamType | click.types.FloatParamType):
+        return ""
+    number = "a whole number" if isinstance(kind, click.types.IntParamType) else "a number"
+    if not isinstance(kind, click.IntRange | click.FloatRange):
+        return number
+    if kind.max is None:
+        return f"{number} of at least {kind.min}"
+    return f"{number} from {kind.min} to {kind.max}"
 
 
 # --- printing ---------------------------------------------------------------------------------

@@ -64,10 +64,32 @@ def test_no_command_shows_the_help(im2rec: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pakc"], "No such command 'pakc'"),
+        (["pakc"], "No such command 'pakc'. Did you mean 'pack'? Coming from im2rec.py?"),
         (["pack", "set"], "Missing argument 'ROOT'. See 'im2rec pack --help'."),
         (["pack", "--resiz", "3", "set", "."], "No such option"),
-        (["pack", "--resize", "big", "set", "."], "'big' is not a valid integer range"),
+        (
+            ["pack", "--resize", "big", "set", "."],
+            "'big', expected a whole number of at least 0. See",
+        ),
+        (
+            ["pack", "--resize", "-3", "set", "."],
+            "'--resize': -3, expected a whole number of at least 0",
+        ),
+        (["pack", "--quality", "1.5", "set", "."], "'1.5', expected a whole number. See"),
+        (
+            ["pack", "--max-pixels", "0", "a", "."],
+            "0, expected a whole number from 1 to 1073741824.",
+        ),
+        (["pack", "--image-timeout", "-1", "a", "."], "-1.0, expected a number of at least 0"),
+        (["pack", "--encoding", "gif", "a", "."], "'.gif', expected one of .jpg, .png. See"),
+        (
+            ["pack", "--start-method", "a is not one of b", "a", "."],
+            "'a is not one of b', expected",
+        ),
+        (["make-list", "--ids", "x", "a", "."], "'--ids': 'x', expected one of run, per-list. See"),
+        (["make-list", "--train-ratio", "half", "a", "."], "'half', expected a number. See"),
+        (["verify", "--list"], "Option '--list' needs a value"),
+        (["pack", "--resiz", "3", "set", "."], "'--shard-size'?). See 'im2rec pack --help'."),
         (["pack", "--shard-size", "1QB", "set", "."], "'1QB' is no size; expected 500000, 64K"),
         (["pack", "--max-failures", "-1", "set", "."], "'-1', expected a number of images, or"),
         (["pack", "--max-failures", "101%", "set", "."], "'101%', expected a number of images"),
@@ -99,6 +121,14 @@ def test_a_mistake_is_one_line_on_stderr(arguments: list[str], message: str, im2
     assert done.stdout == ""
     assert re.fullmatch(r"im2rec: error: [^\n]+\n", done.stderr)
     assert message in done.stderr
+
+
+def test_a_variable_that_is_no_flag_is_one_line(im2rec: Run) -> None:
+    done = im2rec("pack", "set", ".", code=2, env={"IM2REC_PACK_RESUME": "maybe"})
+    assert done.stderr == (
+        "im2rec: error: Invalid value for '--resume': 'maybe', expected 1 or 0. "
+        "See 'im2rec pack --help'.\n"
+    )
 
 
 def test_a_malformed_list_names_its_lines(tmp_path: Path, im2rec: Run) -> None:

@@ -257,10 +257,30 @@ def test_what_is_no_json_is_no_manifest(data: bytes, prefix: str) -> None:
         read_manifest(prefix)
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "line 1, column 1: this is no JSON"),
+        (b'{"shards":\n  {"a" 1}}', "line 2, column 8: this is no JSON"),
+        (b"{}\xff", "it is not UTF-8"),
+        (b"[" * 100_000, "its JSON is nested too deeply"),
+        (b'{"shards": ' + b"9" * 5000 + b"}", "it has a number of too many digits"),
+    ],
+)
+def test_why_it_is_no_manifest_is_said_in_plain_words(
+    data: bytes, reason: str, prefix: str
+) -> None:
+    Path(prefix).write_bytes(data)
+    with pytest.raises(InputError) as caught:
+        read_manifest(prefix)
+    assert str(caught.value) == f"{prefix}: not a manifest: {reason}"
+
+
 def test_a_missing_manifest_is_an_input_error(prefix: str) -> None:
     with pytest.raises(InputError) as caught:
         read_manifest(prefix)
     assert "o such file or directory" in str(caught.value)
+    assert "Errno" not in str(caught.value)
 
 
 def test_a_manifest_s_own_files_are_those_of_its_prefix(prefix: str, tmp_path: Path) -> None:
