@@ -17,6 +17,7 @@ How the house is laid out; imports go down only:
              resume                what of a stopped run is used again
              part                  what a worker does: rows in, records out, each to its place
     floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
+             index_check           what is wrong with an index, beside its record files
              record_set            a set on disk: its names, finding it again, its manifest
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
              output                files whole or not at all

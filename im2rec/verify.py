@@ -6,14 +6,12 @@ import hashlib
 import math
 import os
 import re
-from array import array
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from im2rec import image_ops, pool
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
@@ -28,8 +26,8 @@ from im2rec.framing import (
     framed_size,
 )
 from im2rec.image_file import identify
-from im2rec.image_record import Headers, ImageRecord, decode, decode_headers, encode_header
-from im2rec.index import IndexEntry, largest_index, parse_columns, parse_index
+from im2rec.image_record import ImageRecord, decode, decode_headers, encode_header
+from im2rec.index_check import NO_ID, IndexCheck, RecordFile, append_range
 from im2rec.lst import MAX_ID, ImageList, as_float32, format_float32, read_list
 from im2rec.output import COPY_SIZE
 from im2rec.record_set import (
@@ -45,10 +43,6 @@ from im2rec.record_set import (
     read_manifest,
     shard_stem,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 RECORDS_PER_TASK = 64  # records that a worker decodes at a time
 MAX_LISTED = 100_000  # problems of one code; of more, which take memory, it says how many
@@ -153,7 +147,7 @@ class _Verification:
         # of a shard alone, its set's: what is said there of the other shards is not looked at
         self._manifest_path = records.manifest or records.set_manifest
         self._report = VerifyReport(records.name, manifest=self._manifest_path)
-        self._files: list[_File] = []
+        self._files: list[RecordFile] = []
         self._manifest, self._fault = _read(self._manifest_path)
         self._packed = None if self._fault else self._manifest  # what pack has said of the set
         self._width = _packed_width(self._packed)
@@ -165,6 +159,7 @@ class _Verification:
     def run(self) -> VerifyReport:
         records, list_path = self._set, self._options.list_path
         images = read_list(list_path) if list_path else None  # the quickest to fail comes first
+        indexes = IndexCheck(self._found, is_packed=self._packed is not None)
         for path in records.missing:
             self._found("file-missing", path, None, None, "a shard of the set is not there")
         if len(records.recs) > 1 and records.joint is None:
@@ -176,10 +171,10 @@ class _Verification:
             if file.is_records and idx is None:
                 self._report.unindexed.append(path)
             elif file.is_records and idx:
-                self._check_index(idx, [file])
+                indexes.check(idx, [file])
         # without a shard, every offset behind it would look wrong, and what is missing is told
         if records.joint and not records.missing and all(file.is_records for file in self._files):
-            self._check_index(records.joint, self._files)
+            indexes.check(records.joint, self._files)
         if records.manifest:
             self._check_manifest(records.manifest)
         elif records.set_manifest:
@@ -210,12 +205,12 @@ class _Verification:
 
     # --- framing and headers ------------------------------------------------------------------
 
-    def _read_file(self, path: str) -> _File:
+    def _read_file(self, path: str) -> RecordFile:
         """Reads a .rec to its end, over any damage, and judges framing and headers."""
         if not os.path.isfile(path):
             self._found("unreadable", path, None, None, NOT_REGULAR)
-            return _File(path, is_unreadable=True)
-        file = _File(path)
+            return RecordFile(path, is_unreadable=True)
+        file = RecordFile(path)
         try:
             file.size = os.path.getsize(path)
             if kind := other_format(path):
@@ -228,12 +223,12 @@ class _Verification:
             file.is_records = True
         except OSError as error:
             self._found("unreadable", path, None, None, f"cannot be read: {error.strerror}")
-            return _File(path, is_unreadable=True)
+            return RecordFile(path, is_unreadable=True)
         self._report.bytes += file.size
         self._report.records += len(file.offsets)
         return file
 
-    def _check_runs(self, file: _File, reader: RecordReader) -> None:
+    def _check_runs(self, file: RecordFile, reader: RecordReader) -> None:
         """Judges a file's records, those that are sound many at a time."""
         if self._manifest_path is None:
             with open(file.path, "rb", buffering=0) as source:
@@ -243,7 +238,7 @@ class _Verification:
                 self._check_records(file, reader, RunScanner(hashed, reader.size))
                 file.sha256 = hashed.hexdigest()
 
-    def _check_records(self, file: _File, reader: RecordReader, scanner: RunScanner) -> None:
+    def _check_records(self, file: RecordFile, reader: RecordReader, scanner: RunScanner) -> None:
         for found in self._records(file, reader, scanner):
             if isinstance(found, Run):
                 self._check_run(file, found)
@@ -253,7 +248,7 @@ class _Verification:
                 self._progress(self._report.bytes + found.end, self._total)
 
     def _records(
-        self, file: _File, reader: RecordReader, scanner: RunScanner
+        self, file: RecordFile, reader: RecordReader, scanner: RunScanner
     ) -> Iterator[Record | Run]:
         """The records of a file; after damage, those from the next head on."""
 
@@ -264,7 +259,7 @@ class _Verification:
                 + ("to the end of the file" if head is None else f"next record at {head}")
             )
             self._found(error.code, reader.path, error.offset, None, sentence)
-            _append_range(file.lost, reader.offset, until)
+            append_range(file.lost, reader.offset, until)
 
         for found in reader.salvage(lost, scanner):
             yield found
@@ -282,7 +277,7 @@ class _Verification:
             reader.seek(head)
         self._found("cut", reader.path, record.offset, None, found)
 
-    def _check_run(self, file: _File, run: Run) -> None:
+    def _check_run(self, file: RecordFile, run: Run) -> None:
         """Judges many records: one by one only those that are not sound, or may hold InsightFace's
         identities."""
         headers = decode_headers(run.words, run.starts, run.lengths)
@@ -295,7 +290,7 @@ class _Verification:
         for number in (~sound).nonzero()[0].tolist():
             self._judge(file.path, run.record(number))
 
-    def _check_record(self, file: _File, record: Record) -> None:
+    def _check_record(self, file: RecordFile, record: Record) -> None:
         content = self._judge(file.path, record)
         file.add(record.offset, content, with_labels=self._options.list_path is not None)
 
@@ -328,155 +323,6 @@ class _Verification:
         found = f"flag {content.flag}, label {format_float32(content.header_label)}"
         expected = "flag 0" if count == 1 else f"flag {count}, label 0"
         return f"{found}, id2 {content.id2}, expected {expected}, id2 0 for {_labels(count)}"
-
-    # --- index --------------------------------------------------------------------------------
-
-    def _check_index(self, path: str, files: list[_File]) -> None:
-        """Judges the index of one file, or the joint index of several."""
-        if not os.path.isfile(path):
-            self._found("index-unreadable", path, None, None, NOT_REGULAR)
-            return
-        try:
-            with open(path, "rb") as stream:
-                size, records = os.path.getsize(path), sum(len(file.offsets) for file in files)
-                if size > largest_index(records):
-                    sentence = f"{size} bytes are no index of {records} records; it was not read"
-                    self._found("index-unreadable", path, None, None, sentence)
-                    return
-                data = stream.read()
-        except OSError as error:
-            sentence = f"cannot be read: {error.strerror}"
-            self._found("index-unreadable", path, None, None, sentence)
-            return
-        if _is_sound_index(data, files, is_packed=self._packed is not None):
-            return
-        entries, faults = parse_index(data, path)
-        for fault in faults:
-            self._found("index-line", path, None, None, f"line {fault.line}: {fault.found}")
-        offsets = array("Q")
-        ids: list[int] = []
-        lost: list[tuple[int, int]] = []
-        base = 0
-        for file in files:
-            # one shard that was cut or grew must not make all that is said of the next ones wrong
-            size = file.size if file.packed_size is None else file.packed_size
-            count = bisect_left(file.offsets, size) if len(files) > 1 else len(file.offsets)
-            offsets.extend([base + offset for offset in file.offsets[:count]])
-            ids += file.known_ids()[:count]
-            for start, end in file.lost:
-                _append_range(lost, base + start, base + end)
-            _append_range(lost, base + file.size, base + size)
-            base += size
-        _append_range(lost, base, _NO_END)
-        no_entries = {fault.line for fault in faults}
-        rows = self._check_lines(path, entries, no_entries, offsets, lost)
-        if self._packed is not None:
-            self._check_spelling(path, data, entries, no_entries)
-        named = bytearray(len(offsets))
-        for at in rows:
-            if at != _NO_RECORD:
-                named[at] = 1
-        for at, there in enumerate(named):
-            if not there:
-                sentence = f"no line for the record at offset {offsets[at]}"
-                self._found("index-missing", path, None, _known(ids[at]), sentence)
-        self._check_keys(path, entries, rows, ids)
-
-    def _check_lines(
-        self,
-        path: str,
-        entries: list[IndexEntry],
-        no_entries: set[int],
-        offsets: array[int],
-        lost: list[tuple[int, int]],
-    ) -> array[int]:
-        """Judges each line by itself and those before it; the position of the record that each
-        entry names. no_entries: the lines that the entries were not read from; lost: from where to
-        where bytes are damaged or not there, in order."""
-        rows = array("q")
-        into_lost: dict[tuple[int, int], list[tuple[int, IndexEntry]]] = {}
-        keys: set[int] = set()
-        named = bytearray(len(offsets))
-        last, line = -1, 0
-        for key, offset in entries:
-            line += 1
-            while line in no_entries:
-                line += 1
-            code = found = ""
-            at = bisect_left(offsets, offset)
-            if at == len(offsets) or offsets[at] != offset:
-                at = _NO_RECORD
-                number = bisect_right(lost, (offset, _NO_END)) - 1
-                if number >= 0 and offset < lost[number][1]:
-                    into_lost.setdefault(lost[number], []).append((line, IndexEntry(key, offset)))
-                else:
-                    code, found = "index-offset", _NO_RECORD_THERE
-            else:
-                if named[at]:
-                    code, found = "index-repeat", "the record is named twice"
-                elif at < last:
-                    code, found = "index-order", "after a later record"
-                named[at] = 1
-                last = max(last, at)
-            rows.append(at)
-            where = f"line {line}: key {key}, offset {offset}"
-            if code:
-                self._found(code, path, None, key, f"{where}: {found}")
-            if key in keys:
-                self._found("index-duplicate", path, None, key, f"{where}: the key stands twice")
-            keys.add(key)
-        for (start, _), lines in into_lost.items():
-            self._tell_lines(path, lines, start)
-        return rows
-
-    def _check_spelling(
-        self, path: str, data: bytes, entries: list[IndexEntry], no_entries: set[int]
-    ) -> None:
-        """Judges how the numbers are written beside a manifest: pack writes no zero before a number
-        and no CR. To readers these say the same; but the file is not as it was."""
-        lines = enumerate(data.split(b"\n"), 1)
-        sound = ((number, line) for number, line in lines if number not in no_entries)
-        for (number, line), entry in zip(sound, entries, strict=False):
-            plain = b"%d\t%d" % entry
-            if line != plain:
-                found = (
-                    f"line {number}: found {line.decode('ascii')!r}, expected {plain.decode()!r}"
-                )
-                self._found("index-line", path, None, entry.key, found)
-
-    def _tell_lines(self, path: str, lines: list[tuple[int, IndexEntry]], start: int) -> None:
-        """Tells of the lines that point to bytes that are damaged or not there: one sentence, as
-        they have one cause."""
-        line, (key, offset) = lines[0]
-        if len(lines) == 1:
-            sentence = f"line {line}: key {key}, offset {offset}: {_NO_RECORD_THERE}"
-            self._found("index-offset", path, None, key, sentence)
-            return
-        lost = f"where bytes are damaged or not there, from {start} on"
-        sentence = f"{len(lines)} lines, {line} to {lines[-1][0]}, point to {lost}"
-        self._found("index-offset", path, None, None, sentence)
-
-    def _check_keys(
-        self, path: str, entries: list[IndexEntry], rows: array[int], ids: list[int]
-    ) -> None:
-        """Names the keys that do not follow the rule that most of them follow. rows: the position
-        of the record that each entry names."""
-        wrong_ids, wrong_positions = [], []
-        by_id_keys = 0
-        for (key, _), at in zip(entries, rows, strict=True):
-            if at != _NO_RECORD and ids[at] not in (key, _NO_ID):
-                wrong_ids.append((key, at))
-            elif at != _NO_RECORD:
-                by_id_keys += 1
-            if at not in (_NO_RECORD, key):
-                wrong_positions.append((key, at))
-        by_id = len(wrong_ids) <= len(wrong_positions)
-        if self._packed is not None and _must_be_ids(by_id_keys, len(rows)):
-            by_id = True
-        for key, at in wrong_ids if by_id else wrong_positions:
-            expected = f"id {ids[at]}" if by_id else f"position {at}"
-            sentence = f"key {key} for record {at} of the file, expected its {expected}"
-            self._found("index-key", path, None, _known(ids[at]), sentence)
 
     # --- manifest -----------------------------------------------------------------------------
 
@@ -543,7 +389,7 @@ class _Verification:
                 there = os.path.join(folder, name)
                 self._found("file-unknown", there, None, None, f"not named in {path}")
 
-    def _check_shard(self, manifest: str, file: _File, shard: dict[str, Any]) -> None:
+    def _check_shard(self, manifest: str, file: RecordFile, shard: dict[str, Any]) -> None:
         if file.is_unreadable:
             return
         digest = file.sha256 or file_sha256(file.path)
@@ -602,12 +448,12 @@ class _Verification:
         path = images.path
         failed = _failed_ids(self._set.prefix + ".failures.tsv")
         told = len(self._report.problems)
-        found: dict[int, tuple[int, _File, int]] = {}
+        found: dict[int, tuple[int, RecordFile, int]] = {}
         for number, (file, at, record_id) in enumerate(self._positions()):
             if record_id in found:
                 sentence = "another record before has the same id"
                 self._found("list-extra", file.path, file.offsets[at], record_id, sentence)
-            elif record_id != _NO_ID:
+            elif record_id != NO_ID:
                 found[record_id] = number, file, at
         last = -1
         for entry in images:
@@ -641,7 +487,7 @@ class _Verification:
             cause = Problem("list-other", path, None, None, sentence)
             self._report.problems.insert(told, cause)
 
-    def _positions(self) -> Iterator[tuple[_File, int, int]]:
+    def _positions(self) -> Iterator[tuple[RecordFile, int, int]]:
         for file in self._files:
             for at, record_id in enumerate(file.known_ids()):
                 yield file, at, record_id
@@ -682,77 +528,7 @@ class _Verification:
         return not (problem.code == "no-image" and is_identity)
 
 
-@dataclass
-class _File:
-    """A .rec as read: where each whole record begins; its id (0 for those in without_id); its
-    labels (kept where a list is to be compared); how many records have how many labels; sha256
-    where it was taken while reading; its size when it was packed, where that is known; the ranges
-    of bytes that damage has hidden. is_records: False where it is of another kind or
-    is_unreadable."""
-
-    path: str
-    size: int = 0
-    offsets: array[int] = field(default_factory=lambda: array("Q"))
-    ids: array[int] = field(default_factory=lambda: array("Q"))
-    without_id: list[int] = field(default_factory=list)
-    labels: list[tuple[float, ...]] = field(default_factory=list)
-    label_widths: Counter[int] = field(default_factory=Counter)
-    packed_size: int | None = None
-    lost: list[tuple[int, int]] = field(default_factory=list)
-    sha256: str | None = None
-    is_records: bool = False
-    is_unreadable: bool = False
-    _once: dict[tuple[float, ...], tuple[float, ...]] = field(default_factory=dict)
-
-    def add(self, offset: int, content: ImageRecord | None, *, with_labels: bool) -> None:
-        """Takes a record; content: None where it cannot be read."""
-        if content is None:
-            self.without_id.append(len(self.ids))
-        else:
-            self.label_widths[len(content.labels)] += 1
-        self.offsets.append(offset)
-        self.ids.append(content.id if content else 0)
-        if with_labels:
-            self._add_labels(content.labels if content else ())
-
-    def add_run(self, run: Run, headers: Headers, *, with_labels: bool) -> None:
-        """Takes the records of a run."""
-        self.without_id += ((~headers.whole).nonzero()[0] + len(self.ids)).tolist()
-        self.label_widths.update(headers.count_widths())
-        self.offsets.frombytes(run.offsets.tobytes())
-        self.ids.frombytes((headers.ids * headers.whole).tobytes())
-        if with_labels:
-            for labels in headers.label_tuples():
-                self._add_labels(labels)
-
-    def _add_labels(self, labels: tuple[float, ...]) -> None:
-        """Like labels are kept once, for most records share them with many others."""
-        self.labels.append(self._once.setdefault(labels, labels))
-
-    def known_ids(self) -> list[int]:
-        """The ids, _NO_ID where a record has none."""
-        ids = self.ids.tolist()
-        for at in self.without_id:
-            ids[at] = _NO_ID
-        return ids
-
-
-_NO_ID = _NO_RECORD = -1
 _MAX_SIZE = 1 << 48  # bytes; a larger shard is no shard
-_NO_END = 1 << 64  # where an index has no offsets any more
-_NO_RECORD_THERE = "no record begins there"
-
-
-def _known(record_id: int) -> int | None:
-    return None if record_id == _NO_ID else record_id
-
-
-def _append_range(ranges: list[tuple[int, int]], start: int, end: int) -> None:
-    """Appends a range of bytes, if it has any, as one with the last where that ends there."""
-    if ranges and ranges[-1][1] == start:
-        start = ranges.pop()[0]
-    if start < end:
-        ranges.append((start, end))
 
 
 def _read(manifest: str | None) -> tuple[dict[str, Any] | None, str | None]:
@@ -787,49 +563,6 @@ def _all_labels(manifest: dict[str, Any]) -> bool:
     """Whether all labels of a row were packed, not its first alone."""
     options = manifest.get("options")
     return not (isinstance(options, dict) and options.get("pack_label") is False)
-
-
-def _must_be_ids(are_ids: int, count: int) -> bool:
-    """Whether all keys of an index beside a manifest must be ids, as pack writes them, seeing how
-    many of them are. Positions, as rec2idx.py writes them, are ids only now and then; that the one
-    key of one record is its position may be damage."""
-    return 2 * are_ids >= count or count == 1
-
-
-def _digits(ordered: npt.NDArray[np.uint64]) -> int:
-    """How many digits the numbers, in order, have in all."""
-    import numpy as np
-
-    places = ordered.searchsorted(np.array([10**at for at in range(1, 20)], np.uint64))
-    return len(ordered) + int((len(ordered) - places).sum())
-
-
-def _is_sound_index(data: bytes, files: list[_File], *, is_packed: bool) -> bool:
-    """Whether there is nothing to say of an index of these files, looking at all lines at once."""
-    import numpy as np
-
-    columns = parse_columns(data)
-    if columns is None:
-        return False
-    keys, places = columns
-    offsets: list[npt.NDArray[np.uint64]] = []
-    ids: list[npt.NDArray[np.uint64]] = []
-    base = 0
-    for file in files:
-        offsets.append(base + np.asarray(file.offsets))
-        ids.append(np.asarray(file.ids))
-        base += file.size
-    ordered = np.sort(keys)  # far faster than np.unique
-    if (ordered[1:] == ordered[:-1]).any() or not np.array_equal(places, np.concatenate(offsets)):
-        return False
-    are_ids = int((keys == np.concatenate(ids)).sum())
-    if is_packed and len(data) != 2 * len(keys) + _digits(ordered) + _digits(places):
-        return False  # a zero before a number
-    if are_ids == len(keys):
-        return True
-    if is_packed and _must_be_ids(are_ids, len(keys)):
-        return False
-    return np.array_equal(keys, np.arange(len(keys)))
 
 
 def _is_count(value: object) -> bool:
