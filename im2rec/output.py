@@ -6,6 +6,7 @@ all of them are there. What make-list, too, waits for as it starts is imported w
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -26,12 +27,14 @@ class Output:
     clears what a killed run left; leaving it removes all that was not published.
 
     fsync: flush every file and the folder to disk before a name becomes final. keep: let what has
-    a note (`keep_note`) stay, and the note, until something has been published. Raises OutputError
-    where the folder cannot be written, BusyError where another run holds the prefix.
+    a note (`keep_note`) stay, and the note, until something has been published. longest: the
+    longest ending that PREFIX will get. Raises OutputError where the folder cannot be written or
+    takes no such name, BusyError where another run holds the prefix.
     """
 
-    def __init__(self, prefix: str, *, fsync: bool, keep: bool = False) -> None:
+    def __init__(self, prefix: str, *, fsync: bool, keep: bool = False, longest: str = "") -> None:
         self.prefix = prefix
+        self._longest = longest
         self.folder, self.stem = os.path.split(prefix)
         self.fsync = fsync
         self.work = _work_folder(prefix)
@@ -46,6 +49,7 @@ class Output:
         with writing(self.work):
             if not os.path.isdir(self.folder or "."):
                 raise OutputError(self.prefix, f"there is no folder {self.folder!r}", "make it")
+            self._check_length()
             try:
                 with signals_held():
                     lock = _lock(self.work, self.prefix)
@@ -59,6 +63,15 @@ class Output:
                 self.__exit__()
                 raise
         return self
+
+    def _check_length(self) -> None:
+        """Raises OutputError for too long a name: without this, it would be when all is done."""
+        try:
+            os.lstat(self.prefix + self._longest)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                found = f"the name with {self._longest!r} behind it is too long"
+                raise OutputError(self.prefix, found, "choose a shorter PREFIX") from error
 
     def __exit__(self, *_: object) -> None:
         if self._leave:
@@ -141,40 +154,54 @@ class Output:
                     flush(self.folder or ".", os.O_RDONLY)
         return list(files)
 
-    def _set_aside(self, final: str, name: str) -> None:
-        """Keeps an older file until all are renamed."""
-        older = self.path(f"older {name}")
+    def _set_aside(self, final: str, name: str) -> str | None:
+        """Keeps an older file until all are renamed; where it is then, or None for no such file."""
+        if not os.path.lexists(final):
+            return None
+        linked, moved = (os.path.join(self.work, folder, name) for folder in (_LINKED, _MOVED))
+        for older in (linked, moved):
+            with suppress(FileExistsError):
+                os.mkdir(os.path.dirname(older))
         try:
-            os.link(final, older)
-        except FileNotFoundError:
-            pass
+            os.link(final, linked)
+            return linked
+        except FileNotFoundError:  # it has just been removed
+            return None
         except OSError:  # a file system without links
-            os.replace(final, older)
+            os.replace(final, moved)
+            return moved
 
     def _rename_all(self, files: Mapping[str, str]) -> None:
         """Renames the files; where one cannot be, takes back what was done before."""
-        begun: list[str] = []
+        older: dict[str, str | None] = {}
         done: set[str] = set()
         try:
             for name, path in files.items():
                 final = os.path.join(self.folder, name)
                 with writing(final):
-                    begun.append(name)
-                    self._set_aside(final, name)
+                    older[name] = self._set_aside(final, name)
                     os.replace(path, final)
                 done.add(name)
         except OutputError:
-            for name in reversed(begun):
-                final = os.path.join(self.folder, name)
+            for name, aside in reversed(older.items()):
                 with suppress(OSError):
-                    if name in done:
-                        os.link(final, files[name])  # what is to be kept
-                with suppress(OSError):
-                    if os.path.exists(self.path(f"older {name}")):
-                        os.replace(self.path(f"older {name}"), final)
-                    elif name in done:
-                        os.unlink(final)
+                    self._take_back(name, files[name] if name in done else None, aside)
             raise
+
+    def _take_back(self, name: str, path: str | None, aside: str | None) -> None:
+        """Undoes what was done for one name. path: where the new file lay, if it was renamed;
+        aside: where the older one is."""
+        final = os.path.join(self.folder, name)
+        if path:  # it may be what is to be kept
+            try:
+                os.link(final, path)
+            except OSError:
+                os.replace(final, path)
+        if aside:
+            os.replace(aside, final)
+        elif path:
+            with suppress(FileNotFoundError):
+                os.unlink(final)
 
 
 def _work_folder(prefix: str) -> str:
@@ -183,6 +210,10 @@ def _work_folder(prefix: str) -> str:
 
 
 _LOCK_NAME = "lock"
+# Folders in the work folder for the older files, by their own names, while new ones are renamed: of
+# those in the first one, the final name is a link to the same file; of those in the other, it is
+# gone until the new file has it.
+_LINKED, _MOVED = "older", "moved"
 NOTE = ".whole"  # the ending of what says that a shard in the work folder is whole
 
 
@@ -261,6 +292,7 @@ def _lock_file(fd: int) -> None:
 def _clear(work: str, keep: bool) -> None:
     """Removes what was not published, or what a killed run left: all but the lock and, where they
     are to be kept, the files that are noted."""
+    _put_back(work)
     stay = {_LOCK_NAME}
     if keep:
         stay.update(stem + end for stem in _noted(work) for end in (".rec", ".idx", NOTE))
@@ -272,6 +304,23 @@ def _clear(work: str, keep: bool) -> None:
             shutil.rmtree(path)
         elif name not in stay:
             os.unlink(path)
+
+
+def _put_back(work: str) -> None:
+    """Gives older files their names again that a run had moved aside when it was killed, and
+    removes those that were set aside for nothing."""
+    for folder in (os.path.join(work, _LINKED), os.path.join(work, _MOVED)):
+        if os.path.islink(folder) or not os.path.isdir(folder):
+            continue
+        for name in os.listdir(folder):
+            older, final = os.path.join(folder, name), os.path.join(os.path.dirname(work), name)
+            if os.path.basename(folder) == _MOVED and not os.path.lexists(final):
+                os.replace(older, final)
+            else:
+                with suppress(OSError):  # a folder, which is not ours
+                    os.unlink(older)
+        with suppress(OSError):
+            os.rmdir(folder)
 
 
 def _is_same(path: str, final: str) -> bool:

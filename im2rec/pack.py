@@ -223,7 +223,9 @@ def pack_list(
     if not images:
         raise NothingPacked(list_path, 0, 0, root)
     with (
-        Output(prefix, fsync=options.fsync, keep=options.resume) as output,
+        Output(
+            prefix, fsync=options.fsync, keep=options.resume, longest=".manifest.json"
+        ) as output,
         SetWriter(output, options.shard_size) as writer,
     ):
         digests = _pack_parts(images, root, options, output, writer, report, progress)

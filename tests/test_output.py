@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -107,6 +108,112 @@ def test_without_links_an_older_set_stays_where_publishing_fails(
     with Output(prefix, fsync=False) as output:
         output.publish({name: output.write(name, b"new") for name in ("set.rec", "set.idx")})
     assert (tmp_path / "set.rec").read_bytes() == (tmp_path / "set.idx").read_bytes() == b"new"
+
+
+def test_without_links_what_could_not_be_published_is_kept_where_it_lay(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    test_what_could_not_be_published_is_kept_where_it_lay(prefix, tmp_path)
+
+
+def publish_and_be_killed(prefix: str, links: str, moment: str) -> None:
+    """In a process of its own: is killed before the renaming of that number, from 0; says so when
+    it is not."""
+    calls = 0
+    rename = os.replace
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def replace(old: str, new: str) -> None:
+        nonlocal calls
+        if calls == int(moment):
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls += 1
+        rename(old, new)
+
+    os.replace = replace  # type: ignore[assignment]
+    if links == "without":
+        os.link = refuse
+    with Output(prefix, fsync=False) as output:
+        output.publish({name: output.write(name, b"new") for name in PUBLISHED})
+    print("published")
+
+
+PUBLISHED = ["set.rec", "set.idx", "set.manifest.json"]
+
+
+@pytest.mark.parametrize("links", ["with", "without"])
+def test_killed_amid_the_renaming_no_older_file_is_lost(
+    links: str, prefix: str, tmp_path: Path
+) -> None:
+    """One of them may have no name when the run is killed; the next run gives it back."""
+    code = "import sys, test_output; test_output.publish_and_be_killed(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, prefix, links]
+    gone = 0
+    for moment in range(100):
+        put(tmp_path, *PUBLISHED, content="older")
+        said = subprocess.run(
+            [*command, str(moment)], cwd=Path(__file__).parent, stdout=subprocess.PIPE, check=False
+        )
+        if said.stdout:
+            break
+        gone += len(PUBLISHED) - len(list(tmp_path.glob("set*")))
+        with Output(prefix, fsync=False):
+            pass
+        assert names(tmp_path) == sorted(PUBLISHED)
+        contents = [(tmp_path / name).read_bytes() for name in PUBLISHED]
+        new = contents.count(b"new")
+        assert contents == [b"new"] * new + [b"older"] * (len(contents) - new)
+    assert moment == len(PUBLISHED) * (1 if links == "with" else 2)
+    assert gone == (0 if links == "with" else len(PUBLISHED))
+    assert names(tmp_path) == sorted(PUBLISHED)
+    assert {(tmp_path / name).read_bytes() for name in PUBLISHED} == {b"new"}
+
+
+def test_a_file_that_was_removed_after_a_kill_does_not_come_back(
+    prefix: str, tmp_path: Path
+) -> None:
+    put(tmp_path, *PUBLISHED, content="older")
+    code = "import sys, test_output; test_output.publish_and_be_killed(*sys.argv[1:])"
+    command = [sys.executable, "-c", code, prefix, "with", "1"]
+    subprocess.run(command, cwd=Path(__file__).parent, check=False)
+    for name in PUBLISHED:
+        (tmp_path / name).unlink()
+    with Output(prefix, fsync=False):
+        pass
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("links", ["with", "without"])
+def test_a_name_may_be_as_long_as_the_file_system_takes(
+    links: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if links == "without":
+        monkeypatch.setattr(os, "link", refuse)
+    stem = "s" * 241
+    files = [f"{stem}{ending}" for ending in (".rec", ".idx", ".manifest.json")]
+    for content in (b"older", b"new"):
+        with Output(str(tmp_path / stem), fsync=False, longest=".manifest.json") as output:
+            written = {name: output.write(str(n), content) for n, name in enumerate(files)}
+            output.publish(written)
+        assert names(tmp_path) == sorted(files)
+        assert {(tmp_path / name).read_bytes() for name in files} == {content}
+    longer = str(tmp_path / (stem + "s"))
+    with pytest.raises(OutputError) as caught:
+        Output(longer, fsync=False, longest=".manifest.json").__enter__()
+    assert str(caught.value) == (
+        f"{longer}: cannot write: the name with '.manifest.json' behind it is too long; "
+        "choose a shorter PREFIX"
+    )
+    assert names(tmp_path) == sorted(files)
 
 
 def test_what_could_not_be_published_is_kept_where_it_lay(prefix: str, tmp_path: Path) -> None:

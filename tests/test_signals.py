@@ -113,7 +113,7 @@ WHILE = [  # it is published: all the new files get their names
     ("os.rename", ".0.rec', 'set_000.rec'"),
     ("os.link", "set_002.idx"),
     ("os.rename", "set.manifest.json"),
-    ("os.remove", "older set_001.rec"),
+    ("os.remove", "older/set_001.rec"),
     ("os.rmdir", "'.set.im2rec'"),
 ]
 
