@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NoReturn
@@ -53,13 +54,15 @@ def run(program: Callable[[], int | None]) -> NoReturn:
     """Runs a program, which returns its exit code or None for EXIT_DONE, and exits; whatever a user
     can cause ends in one line on stderr."""
     _prepare_streams()
+    warnings.showwarning = _show_warning  # type: ignore[assignment]  # it takes what it is given
     # NumPy's linear algebra, which nothing here uses, would start a thread for each CPU, and a
     # process that has threads cannot be forked.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    done: list[int] = []  # the exit code, when what is done is done; no signal changes it any more
     try:
-        _prepare_signals()
-        code = _code_of(program)
-        _ignore_signals()  # what is done is done, and told by the exit code
+        _prepare_signals(done)
+        code = _code_of(program, done)
+        _ignore_signals()
     except BaseException as error:
         signalled = _signal_behind(error)
         if signalled is None:
@@ -72,11 +75,12 @@ def run(program: Callable[[], int | None]) -> NoReturn:
     sys.exit(code)
 
 
-def _code_of(program: Callable[[], int | None]) -> int:
-    """Runs the program; its exit code."""
+def _code_of(program: Callable[[], int | None], done: list[int]) -> int:
+    """Runs the program; its exit code, which stands in `done` as soon as the program is done."""
     try:
         code = program() or EXIT_DONE
         sys.stdout.flush()
+        done.append(code)
         return code
     except (_PipeClosed, BrokenPipeError):  # the reader has seen enough, as with `| head`
         return EXIT_PIPE
@@ -111,12 +115,13 @@ def _signal_behind(error: BaseException | None) -> BaseException | None:
     return error
 
 
-def _prepare_signals() -> None:
-    """Makes signals end the run from wherever it stands, whatever the parent does with its own."""
+def _prepare_signals(done: list[int]) -> None:
+    """Makes signals end the run from wherever it stands, until something is in `done`, whatever the
+    parent does with its own."""
     came: list[int] = []
 
     def end(number: int, _: object) -> None:
-        if not came:  # once is enough: the clean-up must not be cut short
+        if not came and not done:  # once is enough: the clean-up must not be cut short
             came.append(number)
             raise _Ended(number)
 
@@ -157,6 +162,11 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    """Says what a part of the program warns of, without the place in the code."""
+    say(f"im2rec: warning: {printable(str(message))}")
 
 
 def _ignore_signals() -> None:
