@@ -17,6 +17,7 @@ import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from im2rec.errors import OptionError, WorkerError
+from im2rec.errors import OptionError, WorkerError, printable
 from im2rec.interrupts import HELD, signals_held
 
 Task = TypeVar("Task")
@@ -35,6 +36,8 @@ Answer = TypeVar("Answer")
 IN_FLIGHT = 4  # tasks per worker drawn and not yet consumed; hides a slow one behind others
 WORKERS_PER_CPU = 2  # at most; 64 on 2 CPUs, which take each other's caches, took a fifth longer
 MAX_WORKERS_WINDOWS = 61  # more handles than WaitForMultipleObjects takes
+END_SECONDS = 10.0  # that a worker may take to end by itself, with nothing left to do
+KILL_SECONDS = 5.0  # and to end when it is killed; one that waits for storage that hangs never does
 LOOK_EVERY = 1.0  # seconds between two looks at what the workers have in hand
 _NOTE = struct.Struct("<Q?Q")  # notes so far; whether something is in hand, and its number
 _COUNT = struct.Struct("<Q")  # its beginning
@@ -121,8 +124,9 @@ class Pool(Generic[Task, Answer]):
     numbered from 0; each starts with its first task. start_method: of multiprocessing; None =
     `default_start_method`. name: turns a number that a worker noted into words for an error.
     folder: where the workers' notes lie; None = the system's folder for temporary files.
-    seconds: how long a worker may have one number in hand; None = for ever. Leaving the context
-    ends every worker: at once if by an exception.
+    seconds: how long a worker may have one number in hand, to LOOK_EVERY or two of them; None = for
+    ever. Leaving the context ends every worker: at once if by an exception. Where one does not end
+    although it is killed, it is left, and a LeftRunning warning names it.
     """
 
     def __init__(
@@ -179,12 +183,35 @@ class Pool(Generic[Task, Answer]):
             else:
                 with suppress(OSError):  # it has died meanwhile
                     worker.pipe.send(None)
+        left = self._left_running(END_SECONDS if kind is None else KILL_SECONDS)
         for worker in self._workers:
-            worker.process.join()
             with suppress(ValueError):  # where SIGCHLD is ignored, no end of a process is told
                 worker.process.close()
             worker.pipe.close()
         self._notes.cleanup()
+        if left:
+            warnings.warn(left, LeftRunning, stacklevel=2)
+
+    def _left_running(self, seconds: float) -> str:
+        """Waits until all workers have ended, and kills those that take more than some seconds.
+        What is left even so, in words; it is waited for no more, not even at the end of Python."""
+        rest = _not_ended([worker.process for worker in self._workers], seconds)
+        if rest and seconds != KILL_SECONDS:
+            for process in rest:
+                process.kill()
+            rest = _not_ended(rest, KILL_SECONDS)
+        if not rest:
+            return ""
+        for process in rest:
+            multiprocessing.process._children.discard(process)  # type: ignore[attr-defined]
+        pids = ", ".join(str(process.pid) for process in rest)
+        one = len(rest) == 1
+        what = f"process {pids} has" if one else f"processes {pids} have"
+        notes = [note for process in rest if (note := self._noted(process.pid))]
+        held = ", ".join(printable(self._name(number)) for _, number in notes)
+        in_hand = f"; in hand: {held}" if held else ""
+        left = f"not ended although killed, and {'is' if one else 'are'} left"
+        return f"{what} {left}{in_hand}; does the storage hang?"
 
     def idle(self) -> list[int]:
         """The workers that have no task, those not yet started included."""
@@ -253,7 +280,7 @@ class Pool(Generic[Task, Answer]):
             worker.note = note
             if note and worker.seconds >= self._seconds:
                 found = f"a worker has had one thing in hand for {self._seconds:g} s"
-                hint = "leave it out, or allow more time"
+                hint = "leave it out, or allow more with --image-timeout"
                 raise WorkerError(found, (self._name(note[1]),), hint)
 
     def results(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, Answer]]:
@@ -361,6 +388,41 @@ class _Worker(Generic[Task]):
     task: Task | None = None
     note: tuple[int, int] | None = None
     seconds: float = 0.0
+
+
+class LeftRunning(RuntimeWarning):
+    """A worker process did not end, not even when it was killed."""
+
+
+def _not_ended(processes: list[Any], seconds: float) -> list[Any]:
+    """Those of the processes that have not ended after so many seconds; all are waited for that
+    long together."""
+    deadline = time.monotonic() + seconds
+    return [process for process in processes if not _ends(process, deadline)]
+
+
+def _ends(process: Any, deadline: float) -> bool:
+    """Whether a process ends in time. `join` with a timeout waits without one for a process that
+    has ended and cannot be reaped, as while another process traces it."""
+    while process.is_alive():
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        if connection.wait([process.sentinel], left):
+            if not _exists(process.pid):  # where SIGCHLD is ignored
+                return True
+            time.sleep(0.001)
+    return True
+
+
+def _exists(pid: int) -> bool:
+    if sys.platform == "win32":  # where the signal 0 would be another one
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class _Traceback(Exception):

@@ -359,7 +359,7 @@ def test_an_image_that_comes_to_no_end_is_an_error_that_names_it(long_list: Path
         packing.kill()
     assert re.fullmatch(
         r"im2rec: error: a worker has had one thing in hand for 2 s; in hand: dog/dog_\d.jpg; "
-        r"leave it out, or allow more time\n",
+        r"leave it out, or allow more with --image-timeout\n",
         stderr,
     )
     assert packing.returncode == 2

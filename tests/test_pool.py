@@ -351,7 +351,7 @@ def test_a_number_that_is_in_hand_for_too_long_is_an_error_that_names_it(
         list(crew.results(range(1000)))
     assert str(caught.value) == (
         "a worker has had one thing in hand for 1.5 s; in hand: number 3; "
-        "leave it out, or allow more time"
+        "leave it out, or allow more with --image-timeout"
     )
     assert time.monotonic() - begin < 10
     assert multiprocessing.active_children() == others
@@ -363,6 +363,87 @@ def test_many_numbers_may_take_longer_together(tmp_path: Path) -> None:
         take_half_a_second_each, setup=no_setup, workers=2, folder=str(tmp_path), seconds=1.6
     ) as crew:
         assert [answer for _, answer in crew.results(range(2))] == [0, 1]
+
+
+def identity(number: int) -> int:
+    return number
+
+
+def stop_idle_workers(folder: str) -> None:
+    """Leaves a pool one worker of which is stopped while it has nothing to do."""
+    pool.END_SECONDS = 0.5
+    with pool.Pool(identity, setup=no_setup, workers=2, folder=folder) as crew:
+        answers = list(crew.results(range(9)))
+        os.kill(crew._workers[0].process.pid, signal.SIGSTOP)
+    print(len(answers), multiprocessing.active_children())
+
+
+def test_an_idle_worker_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    assert output_of(stop_idle_workers, tmp_path) == "9 []\n"
+    assert os.listdir(tmp_path) == []
+
+
+TRACER = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+seized = libc.ptrace(0x4206, int(sys.argv[1]), None, None)  # PTRACE_SEIZE
+print(seized, flush=True)
+time.sleep(1000)
+"""
+
+
+def be_traced(number: int) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(0x59616D61, -1, 0, 0, 0)  # PR_SET_PTRACER, by anyone
+    sleep_forever(number)
+
+
+def leave_one_that_does_not_end(folder: str) -> None:
+    """A process of which another one is the tracer cannot be reaped before that one looks."""
+    pool.KILL_SECONDS = 0.5
+    crew = pool.Pool(
+        be_traced, setup=no_setup, workers=2, folder=folder, name=lambda number: f"number {number}"
+    )
+    try:
+        with crew:
+            crew.start(0, 7)
+            crew.start(1, 8)
+            wait_for(lambda: crew.in_hand() == [7, 8], "no notes", 30)
+            pid = crew._workers[1].process.pid
+            tracer = subprocess.Popen([sys.executable, "-c", TRACER, str(pid)], stdout=-1)
+            assert tracer.stdout
+            print(tracer.pid, pid, tracer.stdout.readline().decode().strip(), flush=True)
+            raise KeyError("what ends it")
+    except KeyError as error:
+        print(error, flush=True)
+
+
+def test_a_worker_that_does_not_end_although_killed_is_named_and_left(tmp_path: Path) -> None:
+    with (tmp_path / "stderr").open("wb") as stderr:  # a pipe would stay open in the one left
+        process = subprocess.Popen(
+            command(leave_one_that_does_not_end, tmp_path),
+            cwd=Path(__file__).parent,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+    assert process.stdout
+    tracer, pid, seized = map(int, process.stdout.readline().split())
+    try:
+        if seized != 0:
+            pytest.skip("no process may be traced here")
+        assert process.stdout.readline() == b"'what ends it'\n"
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        os.kill(tracer, signal.SIGKILL)
+        process.communicate()
+    assert (
+        f"LeftRunning: process {pid} has not ended although killed, and is left; "
+        "in hand: number 8; does the storage hang?\n"
+    ) in (tmp_path / "stderr").read_text("utf-8")
+    assert os.listdir(tmp_path) == ["stderr"]
 
 
 # --- workers that die -------------------------------------------------------------------------

@@ -50,7 +50,7 @@ image_timeout = click.option(
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="Stop when a worker has one image in hand for so long; 0: never.",
+    help="Stop when a worker has one image in hand for so long, to within 2 s; 0: never.",
 )
 
 
