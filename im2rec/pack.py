@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -53,7 +53,7 @@ from im2rec.record_set import (
     read_classes,
     write_manifest,
 )
-from im2rec.resume import ShardNotes, WholeShard, holding, read_notes
+from im2rec.resume import AFTER_ANOTHER, OTHER_ROWS, ShardNotes, WholeShard, holding, read_notes
 from im2rec.shards import Piece, SetWriter, ShardFacts
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
@@ -97,8 +97,8 @@ class PackOptions:
 class PackReport(Tally):
     """What came of packing one list. rows = packed + failed.
 
-    resumed: shards that a stopped run had kept. files: the set's names, in PREFIX's folder;
-    changed: those that were written.
+    resumed: shards that a stopped run had kept; unused: how many of those were packed again, by the
+    reason why. files: the set's names, in PREFIX's folder; changed: those that were written.
     """
 
     list_path: str
@@ -107,6 +107,7 @@ class PackReport(Tally):
     pass_through: bool = False
     bytes: int = 0
     resumed: int = 0
+    unused: dict[str, int] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
 
@@ -201,8 +202,8 @@ def pack_list(
     """Packs one list into PREFIX.rec, .idx and .manifest.json, or shards; all of them or none.
 
     list_path: the `.lst`; root: the folder its paths start from; prefix: of the files to write,
-    None = the list's own path without `.lst`; progress: called after every part. Images that
-    cannot be packed are in the report and in PREFIX.failures.tsv.
+    None = the list's own path without `.lst`; progress: called when the work begins and after every
+    part. Images that cannot be packed are in the report and in PREFIX.failures.tsv.
 
     Raises OptionError, InputError and ListError before any work; TooManyFailures, NothingPacked,
     WorkerError and OutputError later, when nothing is published.
@@ -228,6 +229,7 @@ def pack_list(
         ) as output,
         SetWriter(output, options.shard_size) as writer,
     ):
+        progress(report, 0)
         digests = _pack_parts(images, root, options, output, writer, report, progress)
         if not report.packed:
             raise NothingPacked(list_path, report.rows, report.rows, root)
@@ -591,14 +593,19 @@ def _pack_parts(
         settings = _settings(root, options)
         notes = ShardNotes(images, settings, output)
         rows = 0
-        with closing(_find_whole(images, root, options, output, settings, workers)) as found:
+        unused: dict[str, str] = {}
+        with closing(
+            _find_whole(images, root, options, output, settings, unused, workers)
+        ) as found:
             for whole in found:
                 if options.shards is None and whole.first != rows:
                     break  # behind one that is not there, the borders of all may have moved
                 there.append(whole)
                 rows += whole.last - whole.first
                 progress(report, rows)
-        for stem in output.notes().keys() - {whole.stem for whole in there}:
+        others = output.notes().keys() - {whole.stem for whole in there}
+        report.unused = dict(Counter(unused.get(stem, AFTER_ANOTHER) for stem in sorted(others)))
+        for stem in others:
             output.forget(stem)
     joiner = _Joiner(
         images,
@@ -643,20 +650,24 @@ def _find_whole(
     options: PackOptions,
     output: Output,
     settings: str,
+    unused: dict[str, str],
     workers: int,
 ) -> Generator[WholeShard, None, None]:
-    """The shards of a stopped run that would be the same in this one, as each is looked at."""
-    found = [
-        whole
-        for whole in read_notes(output, settings)
-        if whole.number is None
-        or (whole.first, whole.last) == _shard_rows(whole.number, len(images), options)
-    ]
+    """The shards of a stopped run that would be the same in this one, as each is looked at. unused:
+    gets the stems of the others, and why."""
+    found = []
+    for whole in read_notes(output, settings, unused):
+        rows = whole.first, whole.last
+        if whole.number is None or rows == _shard_rows(whole.number, len(images), options):
+            found.append(whole)
+        else:
+            unused[whole.stem] = OTHER_ROWS
     return holding(
         found,
         images,
         root,
         output.work,
+        unused,
         workers=workers,
         start_method=options.start_method,
         seconds=options.image_timeout or None,

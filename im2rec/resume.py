@@ -36,6 +36,15 @@ from im2rec.record_set import file_sha256
 from im2rec.shards import Piece
 
 _FILES_AT_A_TIME = 64  # whose state a thread asks for
+_ROWS_AT_A_TIME = READS_AHEAD * _FILES_AT_A_TIME  # that a worker is given
+
+# Why a shard is packed again.
+OTHER_SETTINGS = "the options, ROOT or versions have changed"
+BAD_NOTE = "the notes are damaged"
+OTHER_ROWS = "the list has changed"
+OTHER_SOURCES = "images have changed"
+OTHER_BYTES = "the kept files have changed"
+AFTER_ANOTHER = "a shard before is packed again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +122,13 @@ class ShardNotes:
         """Notes that a shard is on disk to its end."""
         shard = self._closed.pop(rec)
         stem = os.path.basename(rec).removesuffix(".rec")
-        lines = self._images.lines(shard.first, shard.until)
         whole = WholeShard(
             stem,
             shard.number,
             shard.first,
             shard.last,
             shard.until,
-            hashlib.sha256(lines).hexdigest(),
+            _rows_sha256(self._images, shard.first, shard.until),
             shard.sources.hexdigest(),
             sha256,
             file_sha256(self._output.path(stem + ".idx")),
@@ -164,33 +172,51 @@ def _seal(body: bytes) -> bytes:
     return b"\n" + hashlib.sha256(body).hexdigest().encode("ascii")
 
 
-def read_notes(output: Output, settings: str) -> list[WholeShard]:
-    """The shards that a run with the same settings has left, in list order."""
+def _rows_sha256(images: ImageList, first: int, last: int) -> str:
+    """The sha256 of the lines of some rows."""
+    sha256 = hashlib.sha256()
+    for begin in range(first, last, _ROWS_AT_A_TIME):
+        sha256.update(images.lines(begin, min(begin + _ROWS_AT_A_TIME, last)))
+    return sha256.hexdigest()
+
+
+def read_notes(output: Output, settings: str, unused: dict[str, str]) -> list[WholeShard]:
+    """The shards that a run with the same settings has left, in list order. unused: gets the stems
+    of the others, and why."""
     found = []
     for stem, data in output.notes().items():
+        unused[stem] = BAD_NOTE
         with suppress(ValueError, TypeError, KeyError):  # of another version
             body = data[: data.rfind(b"\n")]
             if data != body + _seal(body):
                 continue
             note = json.loads(body)
             if note.pop("settings") != settings:
+                unused[stem] = OTHER_SETTINGS
                 continue
             tally = note.pop("tally")
             tally["label_widths"] = Counter({int(k): v for k, v in tally["label_widths"].items()})
             tally["failures"] = [Failure(*each) for each in tally["failures"]]
             tally["remarks"] = [Remark(*each) for each in tally["remarks"]]
             found.append(WholeShard(**{**note, "stem": stem, "tally": Tally(**tally)}))
+            del unused[stem]
     return sorted(found, key=lambda whole: whole.first)
 
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """What a worker is to compare: of a shard, its rows' lines, and where all of it lies."""
+    """What a worker is to look at of the shard STEM: source files, those of the rows from `first`
+    on that have these lines; or, without lines, whether its own files have these sha256.
 
-    whole: WholeShard
-    lines: bytes
-    root: str
-    work: str
+    folder: where the ones or the others lie.
+    """
+
+    stem: str
+    folder: str
+    first: int = 0
+    lines: bytes = b""
+    rec_sha256: str = ""
+    idx_sha256: str = ""
 
 
 def holding(
@@ -198,6 +224,7 @@ def holding(
     images: ImageList,
     root: str,
     work: str,
+    unused: dict[str, str],
     *,
     workers: int,
     start_method: str | None,
@@ -206,26 +233,64 @@ def holding(
 ) -> Generator[WholeShard, None, None]:
     """Those of the shards whose rows, source files and bytes are as they were, in order.
 
-    workers, start_method, seconds, name: as in `pool.Pool`; the number in hand is that of a row.
+    unused: gets the stems of those that are not, and why. workers, start_method, seconds, name: as
+    in `pool.Pool`; the number in hand is that of a row.
     """
     same = [whole for whole in shards if _has_its_rows(whole, images)]
+    stems = {whole.stem for whole in same}
+    unused.update({whole.stem: OTHER_ROWS for whole in shards if whole.stem not in stems})
     if not same:
         return
     with pool.Pool(
-        _holds,
+        _look,
         setup=_nothing,
-        workers=min(workers, len(same)),
+        workers=workers,
         start_method=start_method,
         folder=work,
         seconds=seconds,
         name=name,
     ) as crew:
-        checks = (
-            _Check(whole, images.lines(whole.first, whole.until), root, work) for whole in same
+        sources = _sources(crew, same, images, root, unused)
+        by_stem = {whole.stem: whole for whole in sources}
+        files = (
+            _Check(whole.stem, work, rec_sha256=whole.rec_sha256, idx_sha256=whole.idx_sha256)
+            for whole in sources
         )
-        for check, holds in crew.results(checks):
-            if holds:
-                yield check.whole
+        for check, is_same in crew.results(files):
+            if is_same:
+                yield by_stem[check.stem]
+            else:
+                unused[check.stem] = OTHER_BYTES
+
+
+def _sources(
+    crew: pool.Pool[_Check, bytes],
+    shards: Sequence[WholeShard],
+    images: ImageList,
+    root: str,
+    unused: dict[str, str],
+) -> list[WholeShard]:
+    """Those of the shards whose source files are as they were. Where size decided, none behind the
+    first other one, for nothing of them could be used."""
+    by_stem = {whole.stem: (whole, hashlib.sha256()) for whole in shards}
+    changed = False
+
+    def checks() -> Iterator[_Check]:
+        for whole in shards:
+            for first in range(whole.first, whole.until, _ROWS_AT_A_TIME):
+                if changed:
+                    return
+                lines = images.lines(first, min(first + _ROWS_AT_A_TIME, whole.until))
+                yield _Check(whole.stem, root, first, lines)
+
+    for check, states in crew.results(checks()):
+        whole, sha256 = by_stem[check.stem]
+        sha256.update(states)
+        is_last = whole.until <= check.first + _ROWS_AT_A_TIME
+        if is_last and sha256.hexdigest() != whole.sources:
+            unused[whole.stem] = OTHER_SOURCES
+            changed = whole.number is None
+    return [whole for whole, sha256 in by_stem.values() if sha256.hexdigest() == whole.sources]
 
 
 def _has_its_rows(whole: WholeShard, images: ImageList) -> bool:
@@ -234,38 +299,36 @@ def _has_its_rows(whole: WholeShard, images: ImageList) -> bool:
         return False
     if whole.number is None and whole.until == whole.last != len(images):
         return False  # the list ended with it and has grown: it may have room for more
-    lines = images.lines(whole.first, whole.until)
-    return hashlib.sha256(lines).hexdigest() == whole.rows
+    return _rows_sha256(images, whole.first, whole.until) == whole.rows
 
 
 def _nothing() -> None:
     pass
 
 
-def _holds(check: _Check) -> bool:
-    """Whether a shard's source files and its own are as they were."""
-    whole = check.whole
-    sources = hashlib.sha256()
-    for states in _states(check):
-        sources.update(states)
-    pool.note(None)
-    if sources.hexdigest() != whole.sources:
-        return False
-    stem = os.path.join(check.work, whole.stem)
-    expected = {f"{stem}.rec": whole.rec_sha256, f"{stem}.idx": whole.idx_sha256}
+def _look(check: _Check) -> bytes:
+    """The states of the source files of some rows; or whether a shard's own files are as they were:
+    some byte, or none."""
+    if check.lines:
+        states = b"".join(_states(check))
+        pool.note(None)
+        return states
+    stem = os.path.join(check.folder, check.stem)
+    expected = {f"{stem}.rec": check.rec_sha256, f"{stem}.idx": check.idx_sha256}
     try:
-        return all(is_plain_file(path) and file_sha256(path) == expected[path] for path in expected)
+        same = all(is_plain_file(path) and file_sha256(path) == expected[path] for path in expected)
     except OSError:
-        return False
+        same = False
+    return b"same" if same else b""
 
 
 def _states(check: _Check) -> Iterator[bytes]:
-    """The states of a shard's source files, in order, some at a time; asked for by threads ahead of
-    their turn, for storage may be slow."""
-    root = os.fsencode(check.root)
+    """The states of source files, in order, some at a time; asked for by threads ahead of their
+    turn, for storage may be slow."""
+    root = os.fsencode(check.folder)
     paths = (os.path.join(root, entry.path.encode()) for entry in parse_rows(check.lines))
     some = iter(lambda: list(islice(paths, _FILES_AT_A_TIME)), [])
-    row = check.whole.first
+    row = check.first
     pool.note(row)
     with ThreadPoolExecutor(READS_AHEAD) as threads:
         for states in map_ahead(threads, _some_states, some):

@@ -24,7 +24,8 @@ from processes import wait_for
 from im2rec import resume
 from im2rec.errors import OptionError, OutputError, TooManyFailures
 from im2rec.image_ops import ImageOptions
-from im2rec.output import NOTE, kept_count
+from im2rec.lst import ImageList
+from im2rec.output import NOTE, Output, kept_count
 from im2rec.pack import PackOptions, PackReport, pack_list
 
 PICTURES = sorted(path for path in CLEAN.rglob("*") if path.suffix in (".jpg", ".png"))
@@ -87,7 +88,7 @@ def assert_same_as_in_one_go(images: Set, options: PackOptions, report: PackRepo
         (images.folder / name).unlink()
     fresh = images.pack(replace(options, resume=False))
     assert images.files() == resumed
-    assert replace(report, resumed=0) == fresh
+    assert replace(report, resumed=0, unused={}) == fresh
 
 
 @pytest.mark.parametrize("options", [BY_NUMBER, BY_SIZE], ids=["by number", "by size"])
@@ -137,6 +138,30 @@ CHANGES: dict[str, Callable[[Set, int], object]] = {
 }
 
 
+WHY = {
+    "a row": resume.OTHER_ROWS,
+    "the time of a file": resume.OTHER_SOURCES,
+    "the size of a file": resume.OTHER_SOURCES,
+    "a file that is gone": resume.OTHER_SOURCES,
+    "a note": resume.BAD_NOTE,
+    "a note that is a number": resume.BAD_NOTE,
+    "a note without a tally": resume.BAD_NOTE,
+    "a note in which someone wrote": resume.BAD_NOTE,
+    "a note's end": resume.BAD_NOTE,
+    "a note that is a link": None,  # which is no note of ours
+    "a note that is a FIFO": None,
+}
+
+
+def reasons(options: PackOptions, change: str, count: int) -> dict[str, int]:
+    """Why as many shards are not used, of which one has changed."""
+    why = WHY.get(change, resume.OTHER_BYTES)
+    found = {why: 1} if why else {}
+    if options.shard_size and count > 1:
+        found[resume.AFTER_ANOTHER] = count - 1
+    return found
+
+
 def link(path: Path) -> None:
     path.rename(path.parent.parent / "away")
     path.symlink_to("../away")
@@ -172,6 +197,7 @@ def test_what_has_changed_is_packed_again(images: Set, options: PackOptions, cha
     CHANGES[change](images, row)
     report = images.pack(replace(options, resume=True))
     assert report.resumed == (1 if options.shard_size else kept - 1)
+    assert report.unused == reasons(options, change, kept - report.resumed)
     assert_same_as_in_one_go(images, options, report)
 
 
@@ -183,8 +209,9 @@ def test_under_other_options_nothing_is_used_again(images: Set) -> None:
         BY_SIZE,
     ):
         images.stop(BY_NUMBER)
+        kept = len(images.notes())
         report = images.pack(replace(other, resume=True))
-        assert report.resumed == 0
+        assert (report.resumed, report.unused) == (0, {resume.OTHER_SETTINGS: kept})
         assert_same_as_in_one_go(images, other, report)
 
 
@@ -331,6 +358,68 @@ def test_a_stopped_run_says_what_it_keeps_and_the_next_what_was_there(
     )
 
 
+def test_kept_shards_that_are_not_used_are_told_with_the_reason(images: Set, im2rec: Run) -> None:
+    arguments = ("pack", "set", "root", "--pass-through", "--shards", "6", "--workers", "1")
+    for row, more, why in (
+        (0, ("--no-pack-label",), "the options, ROOT or versions have changed"),
+        (10, (), "images have changed"),
+    ):
+        whole = images.image(BROKEN).read_bytes()
+        images.image(BROKEN).write_bytes(whole[:500])
+        im2rec(*arguments, "--resume", code=1)
+        images.image(BROKEN).write_bytes(whole)
+        kept = len(images.notes())
+        touch(images.image(row))
+        done = im2rec(*arguments, "--resume", *more)
+        if more:
+            told = f"set: {kept} kept shards are not used: {why}\n"
+        else:
+            told = f"set: {kept - 1} shards kept by the run before, used again\n"
+            told += f"set: 1 kept shard is not used: {why}\n"
+        assert done.stderr.startswith(f"{told}set: 60 of 60 images packed")
+
+
+def test_only_a_run_that_has_begun_says_what_it_keeps(images: Set, im2rec: Run) -> None:
+    images.stop(BY_NUMBER)
+    arguments = ("pack", "set", "root", "--pass-through", "--shards", "6", "--resume")
+    rows = images.rows()
+    with Output(str(images.folder / "set"), fsync=False, keep=True):
+        busy = im2rec(*arguments, code=2)
+    wrong = im2rec(*arguments, "--max-failures", "200%", code=2)
+    unable = im2rec(*arguments, "--label-width", "2", code=2)
+    images.write(["no row\n"])
+    malformed = im2rec(*arguments, code=2)
+    images.write(rows)
+    assert kept_count(str(images.folder / "set")) > 1
+    for done in (busy, wrong, unable, malformed):
+        assert "kept" not in done.stderr, done.stderr
+
+
+def test_what_is_looked_at_is_looked_at_in_small_slices(
+    images: Set, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large the shards are."""
+    monkeypatch.setattr(resume, "_ROWS_AT_A_TIME", 3)
+    asked = []
+    lines = ImageList.lines
+
+    def count(self: ImageList, first: int, last: int) -> bytes:
+        asked.append(last - first)
+        return lines(self, first, last)
+
+    for row, options in ((30, BY_NUMBER), (20, BY_SIZE)):
+        images.stop(options)
+        kept = len(images.notes())
+        touch(images.image(row))
+        asked.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(ImageList, "lines", count)
+            report = images.pack(replace(options, resume=True))
+        assert 0 < report.resumed < kept
+        assert max(asked) == 3
+        assert_same_as_in_one_go(images, options, report)
+
+
 # --- killed at any moment ---------------------------------------------------------------------
 
 KILLS = 10
@@ -364,6 +453,7 @@ def test_killed_at_random_moments_the_set_is_the_same(
     prefix = str(tmp_path / "set")
     moments = random.Random(7)
     killed = resumed = 0
+    was_renaming = False  # when it was killed: what was noted has no longer all of its files
     while killed < KILLS:
         for name in files().keys() - {"set.lst"}:
             (tmp_path / name).unlink()
@@ -386,17 +476,26 @@ def test_killed_at_random_moments_the_set_is_the_same(
             _, stderr = process.communicate(timeout=20)
             assert "Traceback" not in stderr
             if process.returncode == 0:
-                assert ("used again" in stderr) == (before > 0)
+                assert ("used again" in stderr) == (before > 0) or was_renaming
+                assert not (tmp_path / ".set.im2rec").exists()
+                was_renaming = False
                 resumed += before > 0
                 break
             # Before and after Python handles signals, they end it in the system's way.
             code = process.returncode
             assert (128 - code if code < 0 else code) in (130, 137, 143), stderr
             killed += 1
-            if files() == expected:  # it had just come to its end
+            left = files()
+            if code in (137, -signal.SIGKILL):
+                # In the very moment of renaming: the first of the files, each of them whole, and
+                # the manifest with the last of them alone.
+                was_renaming = was_renaming or len(left) > 1
+                assert left.items() <= expected.items()
+                assert ("set.manifest.json" in left) == (left == expected)
+            else:
+                assert left == expected or left.keys() == {"set.lst"}
+            if left == expected:  # it had just come to its end
                 resumed += before > 0
                 break
-            assert files().keys() == {"set.lst"}
         assert files() == expected
-        assert not (tmp_path / ".set.im2rec").exists()
     assert resumed

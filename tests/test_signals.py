@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import CLEAN
+from conftest import CLEAN, Run
 from processes import family, wait_for
 
 # Does something to the process in which an event of Python's audit (sys.addaudithook) comes whose
@@ -135,6 +135,35 @@ def test_what_is_being_published_is_published_whole(
 ) -> None:
     assert_ends_by(name, event, word, hooked, tmp_path, *PACK)
     assert b"older" not in {(tmp_path / "work" / each).read_bytes() for each in SET}
+
+
+@pytest.mark.parametrize("name", ["set_001.rec", "set_000.idx", "set.idx", "set.manifest.json"])
+def test_killed_amid_the_renaming_there_is_a_mixture_that_verify_names(
+    name: str, hooked: Hooked, tmp_path: Path, im2rec: Run
+) -> None:
+    """Only then: before the first and behind the last one it is the older or the new set."""
+    work = tmp_path / "work"
+    for each in SET:
+        (work / each).unlink()
+    im2rec("pack", "work/set", CLEAN, "--shards", "4", "--quality", "80", "-q")
+    older = {each: (work / each).read_bytes() for each in SET}
+    process = hooked(f"os.rename|'{name}'|parent|{SEND.format('SIGKILL')}", *PACK)
+    process.communicate(timeout=20)
+    assert process.returncode == -signal.SIGKILL
+    wait_for(lambda: not family(process.pid), "a worker is left", 10)
+    is_new = [(work / each).read_bytes() != older[each] for each in sorted(SET, key=_order)]
+    assert is_new == sorted(is_new, reverse=True)
+    assert is_new.count(True) == sorted(SET, key=_order).index(name)
+    assert im2rec("verify", "work/set", code=1).stdout
+    im2rec("pack", "work/set", CLEAN, "--shards", "4", "-q")
+    im2rec("verify", "work/set")
+    assert [each for each in os.listdir(work) if each.startswith(".")] == []
+
+
+def _order(name: str) -> tuple[int, str]:
+    """Where a file of a set stands among those that are renamed."""
+    kinds = (".rec", ".idx")
+    return (kinds.index(name[-4:]) if name.startswith("set_") else 2, name)
 
 
 def test_a_second_signal_does_not_cut_the_clean_up_short(hooked: Hooked, tmp_path: Path) -> None:

@@ -276,15 +276,19 @@ def _pack_one(path: str, root: str, settings: PackOptions, talk: Talk) -> PackRe
 
     with Progress(f"pack {os.path.basename(path)}", "images", talk) as bar:
         failures = _FailurePrinter(bar, talk)
+        is_begun = False
 
         def progress(report: PackReport, done: int) -> None:
+            nonlocal is_begun
+            is_begun = True
             failures.tell(report.failures)
             bar.update(done, report.rows)
 
         try:
             return pack_list(path, root, settings, progress=progress)
         except BaseException:
-            kept = kept_count(path.removesuffix(".lst")) if settings.resume else 0
+            is_resumable = settings.resume and is_begun  # else it has kept nothing
+            kept = kept_count(path.removesuffix(".lst")) if is_resumable else 0
             if kept:
                 shards = f"{count_text(kept, 'whole shard')} {'is' if kept == 1 else 'are'} kept"
                 talk.info(f"{shards}: the same command, run again, goes on with them")
@@ -330,6 +334,9 @@ def _print_pack_report(report: PackReport, talk: Talk) -> None:
     if report.resumed:
         kept = count_text(report.resumed, "shard")
         talk.info(f"{printable(report.prefix)}: {kept} kept by the run before, used again")
+    for why, count in report.unused.items():
+        kept = f"{count_text(count, 'kept shard')} {'is' if count == 1 else 'are'} not used"
+        talk.info(f"{printable(report.prefix)}: {kept}: {why}")
     recs = [name for name in report.files if name.endswith(".rec")]
     shards = f" in {len(recs)} shards" if len(recs) > 1 else ""
     talk.info(
