@@ -14,7 +14,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from im2rec.errors import ImageError, printable
@@ -54,6 +54,7 @@ OPENCV_MAX_EDGE = 2**20
 MAX_SCANS, MAX_SCANNED_PIXELS = 64, 2**33
 _PIXELS_PER_BYTE = 512  # of a JPEG at the most: a block of 8x8 has at least a bit
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}  # by its colour type
+_PNG_DECODED = {**_PNG_CHANNELS, 3: 3}  # a palette's are those of its colours
 # Bytes, beside twice the pixels', that a PNG's image data may take: libpng inflates even what no
 # pixel needs, a thousand times as much as it is.
 _PNG_SPARE = 1 << 16
@@ -73,7 +74,8 @@ class ImageFacts:
     """kind: "jpeg", "png", "gif"...; width and height in pixels as stored, before any EXIF turn;
     orientation: the EXIF code 1-8 of a JPEG or PNG; cmyk: a JPEG of four components; depth: bits
     a channel; body: where the JPEG's first scan or the PNG's first chunk begins, in bytes;
-    scans: whether a JPEG may have several scans; arithmetic: whether it is arithmetic-coded."""
+    scans: whether a JPEG may have several scans; arithmetic: whether it is arithmetic-coded;
+    channels: as stored, 3 for a palette; 0 where the header does not tell."""
 
     kind: str
     width: int
@@ -84,6 +86,7 @@ class ImageFacts:
     body: int = 0
     scans: bool = False
     arithmetic: bool = False
+    channels: int = field(default=0, compare=False)
 
 
 def identify(data: bytes) -> ImageFacts:
@@ -109,11 +112,12 @@ def identify(data: bytes) -> ImageFacts:
 @dataclass(frozen=True, slots=True)
 class ManyFacts:
     """Facts of many images as columns. kinds: u8, numbers in KINDS; widths, heights: i64, in
-    pixels, 0 where the kind is "?": what `identify` raises an error for."""
+    pixels, and channels: i64; 0 where the kind is "?": what `identify` raises an error for."""
 
     kinds: npt.NDArray[np.uint8]
     widths: npt.NDArray[np.int64]
     heights: npt.NDArray[np.int64]
+    channels: npt.NDArray[np.int64]
 
     def count_kinds(self) -> dict[str, int]:
         """How many images there are of each kind, in the order in which the kinds first come."""
@@ -132,7 +136,7 @@ def identify_many(
     are read in step, the rest one by one. starts, ends: the places of each in data."""
     import numpy as np
 
-    facts = ManyFacts(np.zeros(len(starts), "u1"), *(np.zeros(len(starts), "i8") for _ in "wh"))
+    facts = ManyFacts(np.zeros(len(starts), "u1"), *(np.zeros(len(starts), "i8") for _ in "whc"))
     beginnings = np.zeros(1 << 16, bool)
     beginnings[[int.from_bytes(each, "big") for each in _BEGINNINGS]] = True
     prefix = _read_u16(data, starts)
@@ -142,11 +146,12 @@ def identify_many(
         (_PNG, PNG_SIGNATURE[:2], _read_pngs),
     ):
         those = np.flatnonzero(left & (prefix == int.from_bytes(first, "big")))
-        widths, heights = read(data, starts[those], ends[those])
+        widths, heights, channels = read(data, starts[those], ends[those])
         sound = (widths > 0) & (heights > 0)
         those = those[sound]
         facts.kinds[those] = kind
         facts.widths[those], facts.heights[those] = widths[sound], heights[sound]
+        facts.channels[those] = channels[sound]
         left[those] = False
     for number in np.flatnonzero(left).tolist():
         try:
@@ -155,6 +160,7 @@ def identify_many(
             continue
         facts.kinds[number] = KINDS.index(one.kind)
         facts.widths[number], facts.heights[number] = one.width, one.height
+        facts.channels[number] = one.channels
     return facts
 
 
@@ -165,8 +171,8 @@ def _read_u16(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDA
 
 def _read_jpegs(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Widths and heights of JPEGs, as `_identify_jpeg` walks them; 0 where segment does not follow
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Widths, heights and channels of JPEGs, as `_identify_jpeg` walks them; 0 where segment does not follow
     on segment up to the first scan."""
     import numpy as np
 
@@ -174,7 +180,7 @@ def _read_jpegs(
     plain[2:0xFF] = True  # the markers of segments
     plain[_RST.start : _EOI + 1] = False
     frame[list(_SOF)] = True
-    sizes = np.zeros((2, len(starts)), "i8")
+    sizes = np.zeros((3, len(starts)), "i8")
     whole = np.zeros(len(starts), bool)
     those, at = np.arange(len(starts)), starts + 2
     for _ in range(_MAX_SEGMENTS):
@@ -186,27 +192,32 @@ def _read_jpegs(
         is_frame &= good
         sizes[0, those[is_frame]] = _read_u16(data, at[is_frame] + 7)
         sizes[1, those[is_frame]] = _read_u16(data, at[is_frame] + 5)
+        sizes[2, those[is_frame]] = data.take(at[is_frame] + 9, mode="clip")
         is_scan = marker == _SOS
         whole[those[good & is_scan]] = True
         good &= ~is_scan
         those, at = those[good], (at + 2 + _read_u16(data, at + 2))[good]
         if not len(those):
             break
-    widths, heights = sizes * whole
-    return widths, heights
+    widths, heights, channels = sizes * whole
+    return widths, heights, channels
 
 
 def _read_pngs(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Widths and heights of PNGs; 0 for what does not begin as one must."""
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Widths, heights and channels of PNGs; 0 for what does not begin as one must."""
     import numpy as np
 
     beginning = np.frombuffer(PNG_SIGNATURE + b"\0\0\0\rIHDR", "u1")
-    heads = data.take(starts[:, None] + np.arange(len(beginning) + 8), mode="clip")
-    sound = (heads[:, :-8] == beginning).all(axis=1) & (ends - starts >= heads.shape[1] + 1)
-    widths, heights = heads[:, -8:].copy().view(">u4").astype("i8").T * sound
-    return widths, heights
+    size = len(beginning)
+    heads = data.take(starts[:, None] + np.arange(size + 10), mode="clip")
+    sound = (heads[:, :size] == beginning).all(axis=1) & (ends - starts > size + 8)
+    widths, heights = heads[:, size : size + 8].copy().view(">u4").astype("i8").T * sound
+    # with no byte of a colour type in the file, its place holds another's byte: no channels then
+    coloured = ends - starts > size + 9
+    channels = np.array([_PNG_DECODED.get(colour, 0) for colour in range(256)])
+    return widths, heights, channels[heads[:, size + 9]] * (sound & coloured)
 
 
 def check_edges(facts: ImageFacts) -> None:
@@ -290,7 +301,10 @@ def _identify_jpeg(data: bytes) -> ImageFacts:
         raise ImageError("damaged: a JPEG whose scan comes before its frame header")
     is_progressive = frame & 3 == 2  # and not baseline, sequential, or lossless
     scans = is_progressive or int.from_bytes(data[at + 2 : at + 3], "big") < components
-    return ImageFacts("jpeg", *size, orientation, components == 4, depth, at, scans, frame > 0xC8)
+    is_arithmetic, is_cmyk = frame > 0xC8, components == 4
+    return ImageFacts(
+        "jpeg", *size, orientation, is_cmyk, depth, at, scans, is_arithmetic, components
+    )
 
 
 def _check_jpeg(data: bytes, facts: ImageFacts) -> None:
@@ -356,7 +370,9 @@ def _identify_png(data: bytes) -> ImageFacts:
         elif kind == b"IEND":
             break
         at += 12 + length
-    return ImageFacts("png", width, height, orientation, False, depth, body)
+    colour = int.from_bytes(data[body + 17 : body + 18], "big") if len(data) > body + 17 else -1
+    channels = _PNG_DECODED.get(colour, 0)
+    return ImageFacts("png", width, height, orientation, False, depth, body, channels=channels)
 
 
 def _check_png(data: bytes, facts: ImageFacts) -> None:
@@ -410,7 +426,10 @@ def _identify_other(data: bytes) -> ImageFacts:
             width, height = image.size
             depth = 16 if image.mode.startswith("I;16") else 32 if image.mode in "IF" else 8
             kind = (image.format or "").lower()
-            return ImageFacts(kind, width, height, 1, image.mode == "CMYK", depth)
+            channels = 3 if image.mode == "P" else len(image.getbands())
+            return ImageFacts(
+                kind, width, height, 1, image.mode == "CMYK", depth, channels=channels
+            )
     except UnidentifiedImageError:
         raise _unknown(data) from None
     except Image.DecompressionBombError as error:
