@@ -18,6 +18,8 @@ How the house is laid out; imports go down only:
              part                  what a worker does: rows in, records out, each to its place
     floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
              index_check           what is wrong with an index, beside its record files
+             readers               what each reader asks of a set, as rules
+             facts                 what these are about, gathered while a set is walked
              record_set            a set on disk: its names, finding it again, its manifest
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
              output                files whole or not at all
@@ -25,6 +27,7 @@ How the house is laid out; imports go down only:
              identities            InsightFace's records of identities
              jpeg_scan             what a JPEG's scan says beside being decoded
     floor 1  image_file            what an image file says before it is decoded
+             detection             the labels of a picture with boxes
              interrupts            holds signals back while something must be done whole
     ground   errors                imports nothing
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from im2rec import image_ops, pool
+from im2rec import image_ops, pool, readers
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
+from im2rec.facts import Shard, Watch
 from im2rec.framing import (
     ALIGNMENT,
     MAGIC_BYTES,
@@ -101,13 +102,15 @@ class Problem:
 class VerifyOptions:
     """list_path: a `.lst` that the records must be as; decode: decode every image; workers,
     start_method: of the processes that decode; image_timeout: seconds that one image may take, 0 =
-    any."""
+    any; readers: names in `readers.READERS`, whose rules the set must keep; a problem's code is
+    then one of `readers.CODES`, too."""
 
     list_path: str | None = None
     decode: bool = False
     workers: int | None = None
     start_method: str | None = None
     image_timeout: float = image_ops.IMAGE_TIMEOUT
+    readers: tuple[str, ...] = ()
 
 
 @dataclass
@@ -154,6 +157,7 @@ class _Verification:
         self._again = 0  # bytes that were read a second time, in search of swallowed records
         self._counts: Counter[str] = Counter()  # of problems, by their codes
         self._all_labels = True  # False for a set that was packed with --no-pack-label
+        self._watch = readers.watch_for(options.readers) if options.readers else None
         self._identities = range(0)  # ids of InsightFace's records without an image
 
     def run(self) -> VerifyReport:
@@ -183,6 +187,8 @@ class _Verification:
             self._check_list(images)
         if self._options.decode:
             self._decode_all()
+        if self._watch:
+            self._check_readers(self._watch)
         self._count_rest()
         return self._report
 
@@ -282,6 +288,8 @@ class _Verification:
         identities."""
         headers = decode_headers(run.words, run.starts, run.lengths)
         file.add_run(run, headers, with_labels=self._options.list_path is not None)
+        if self._watch:
+            self._watch.add_run(file.path, run, headers)
         sound = headers.whole & headers.finite() & (headers.ids != 0)
         if self._packed is not None:
             sound &= headers.as_encoded()
@@ -293,6 +301,8 @@ class _Verification:
     def _check_record(self, file: RecordFile, record: Record) -> None:
         content = self._judge(file.path, record)
         file.add(record.offset, content, with_labels=self._options.list_path is not None)
+        if self._watch:
+            self._watch.add(file.path, record)
 
     def _judge(self, path: str, record: Record) -> ImageRecord | None:
         """Judges a record's header and labels; what it holds, None where that cannot be read."""
@@ -323,6 +333,16 @@ class _Verification:
         found = f"flag {content.flag}, label {format_float32(content.header_label)}"
         expected = "flag 0" if count == 1 else f"flag {count}, label 0"
         return f"{found}, id2 {content.id2}, expected {expected}, id2 0 for {_labels(count)}"
+
+    def _check_readers(self, watch: Watch) -> None:
+        shards = [
+            Shard(file.path, file.size, file.offsets, file.ids, file.without_id)
+            for file in self._files
+            if file.is_records
+        ]
+        watch.finish(self._set, shards)
+        for breach in readers.breaches(self._options.readers, watch):
+            self._found(*breach)
 
     # --- manifest -----------------------------------------------------------------------------
 

@@ -27,6 +27,17 @@ from im2rec.terminal import (
 if TYPE_CHECKING:
     from im2rec.verify import Problem, VerifyReport
 
+# The names in readers.READERS, which must not be loaded for --help.
+READERS = (
+    "mxnet",
+    "dali",
+    "rocal",
+    "sagemaker-classification",
+    "sagemaker-detection",
+    "insightface",
+    "gluoncv-detection",
+)
+
 
 @click.command(
     "verify",
@@ -42,6 +53,13 @@ Example:
     multiple=True,
     help="The list that the records must be as: ids, labels, order.",
 )
+@click.option(
+    "--for",
+    "readers",
+    type=click.Choice(READERS),
+    multiple=True,
+    help="Check what this reader asks for, too; repeat for more.",
+)
 @click.option("--decode", is_flag=True, help="Decode every image, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object for each REC.")
 @image_timeout
@@ -52,6 +70,7 @@ def verify_command(
     recs: tuple[str, ...],
     list_paths: tuple[str, ...],
     as_json: bool,
+    readers: tuple[str, ...],
     quiet: bool,
     verbose: bool,
     **options: Any,
@@ -75,7 +94,8 @@ def verify_command(
     talk = Talk(quiet, verbose)
     if list_paths and len(recs) + len(list_paths) > 2:
         raise OptionError("one --list goes with one REC")
-    settings = VerifyOptions(list_path=list_paths[0] if list_paths else None, **options)
+    list_path = list_paths[0] if list_paths else None
+    settings = VerifyOptions(list_path=list_path, readers=readers, **options)
     if settings.decode:
         tell_workers(settings.workers, talk)
     reports = []
