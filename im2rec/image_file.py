@@ -172,8 +172,8 @@ def _read_u16(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDA
 def _read_jpegs(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Widths, heights and channels of JPEGs, as `_identify_jpeg` walks them; 0 where segment does not follow
-    on segment up to the first scan."""
+    """Widths, heights and channels of JPEGs, as `_identify_jpeg` walks them; 0 where segment does
+    not follow on segment up to the first scan."""
     import numpy as np
 
     plain, frame = np.zeros(256, bool), np.zeros(256, bool)

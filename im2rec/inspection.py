@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from im2rec import detection
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
+from im2rec.facts import read_boxes
 from im2rec.framing import Record, RecordReader, Run, RunScanner
 from im2rec.image_file import ManyFacts, identify, identify_many
-from im2rec.image_record import ImageRecord, decode, decode_headers
+from im2rec.image_record import Headers, ImageRecord, decode, decode_headers
 from im2rec.index import largest_index, parse_columns, parse_index
+from im2rec.readers import mxnet_uri
 from im2rec.record_set import RecordSet, find_classes, other_format, read_classes
 
 if TYPE_CHECKING:
@@ -55,10 +58,12 @@ class Summary:
 
     files, bytes: of the .rec files; records; ids: smallest and largest; label_widths: records by
     number of labels; class_counts: records by class, where every label is one whole number;
-    class_names: from the class map; kinds: records by image kind; width, height, image_bytes:
-    spreads; cut: records in several parts; without_image; unreadable: payloads that are no image
-    record; damaged: places where the framing is broken; index: a word for each .rec; joint_index:
-    None without one.
+    object_counts: objects by class, where all labels are those of pictures with boxes; class_names:
+    from the class map; kinds: records by image kind; channels: records by the channels of their
+    image as stored; width, height, image_bytes: spreads; cut: records in several parts;
+    without_image; unreadable: payloads that are no image record; damaged: places where the framing
+    is broken; index: a word for each .rec; joint_index: None without one; index_file: the one index
+    of all files, if there is one.
     """
 
     name: str
@@ -68,8 +73,10 @@ class Summary:
     ids: tuple[int, int] | None = None
     label_widths: Counter[int] = field(default_factory=Counter)
     class_counts: Counter[int] | None = field(default_factory=Counter)
+    object_counts: Counter[int] | None = field(default_factory=Counter)
     class_names: list[str] | None = None
     kinds: Counter[str] = field(default_factory=Counter)
+    channels: Counter[int] = field(default_factory=Counter)
     width: Spread | None = None
     height: Spread | None = None
     image_bytes: Spread | None = None
@@ -79,6 +86,7 @@ class Summary:
     damaged: int = 0
     index: list[str] = field(default_factory=list)
     joint_index: str | None = None
+    index_file: str | None = None
 
     @property
     def num_training_samples(self) -> int:
@@ -89,12 +97,62 @@ class Summary:
     def num_classes(self) -> int | None:
         """The number of classes a trainer needs: one more than the largest label; None where the
         labels are no classes."""
-        return max(self.class_counts) + 1 if self.class_counts else None
+        counts = self.class_counts or self.object_counts
+        return max(counts) + 1 if counts else None
 
     @property
     def label_width(self) -> int | None:
         """The number of labels a trainer must be told: the largest there is."""
         return max(self.label_widths, default=None)
+
+    @property
+    def data_shape(self) -> tuple[int, int, int] | None:
+        """Channels as decoded, height and width, where all images have the same size."""
+        if not (self.width and self.height and self.width.min == self.width.max):
+            return None
+        if self.height.min != self.height.max:
+            return None
+        alike = len(self.channels) == 1 and next(iter(self.channels))
+        return (alike if alike in (1, 4) else 3), self.height.min, self.width.min
+
+    def reader_options(self) -> dict[str, dict[str, Any]]:
+        """What the readers must be told of this set, by reader and option, as far as it is known.
+
+        mxnet: of ImageRecordIter, or of ImageDetRecordIter where there are boxes; dali: of
+        fn.readers.mxnet; sagemaker-classification, sagemaker-detection: hyper-parameters.
+        """
+        shape, boxes = self.data_shape, bool(self.object_counts)
+        widths = list(self.label_widths)
+        samples, classes = self.num_training_samples, self.num_classes
+        options: dict[str, dict[str, Any]] = {
+            "mxnet": {
+                "path_imgrec": mxnet_uri(self.files),
+                "path_imgidx": self.index_file and mxnet_uri([self.index_file]),
+                "label_width": widths[0] if len(widths) == 1 and not boxes else None,
+                "label_pad_width": self.label_width if boxes else None,
+                "data_shape": shape and list(shape),
+            },
+            "dali": {
+                "path": self.files,
+                "index_path": [self.index_file] if self.index_file else None,
+            },
+        }
+        if self.class_counts:
+            options["sagemaker-classification"] = {
+                "num_classes": classes,
+                "num_training_samples": samples,
+                "image_shape": shape and ",".join(map(str, shape)),
+            }
+        elif boxes:
+            options["sagemaker-detection"] = {
+                "num_classes": classes,
+                "num_training_samples": samples,
+                "label_width": self.label_width,
+            }
+        return {
+            reader: {name: value for name, value in those.items() if value is not None}
+            for reader, those in options.items()
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON has it."""
@@ -106,12 +164,14 @@ class Summary:
                 "median": spread.median,
                 "max": spread.max,
             }
-        classes = None
-        if self.class_counts:
-            classes = [
-                {"class": number, "name": self.name_of(number), "records": count}
-                for number, count in sorted(self.class_counts.items())
+        classes, objects = (
+            [
+                {"class": number, "name": self.name_of(number), what: count}
+                for number, count in sorted((counts or {}).items())
             ]
+            or None
+            for what, counts in (("records", self.class_counts), ("objects", self.object_counts))
+        )
         return {
             "name": self.name,
             "files": self.files,
@@ -120,7 +180,9 @@ class Summary:
             "ids": self.ids and {"min": self.ids[0], "max": self.ids[1]},
             "label_widths": {str(k): v for k, v in sorted(self.label_widths.items())},
             "classes": classes,
+            "objects": objects,
             "kinds": dict(self.kinds.most_common()),
+            "channels": {str(k): v for k, v in sorted(self.channels.items())},
             **spreads,
             "cut": self.cut,
             "without_image": self.without_image,
@@ -131,6 +193,7 @@ class Summary:
             "num_training_samples": self.num_training_samples,
             "num_classes": self.num_classes,
             "label_width": self.label_width,
+            "readers": self.reader_options(),
         }
 
     def name_of(self, number: int) -> str | None:
@@ -178,6 +241,8 @@ def inspect_set(
         summary.index.append(_index_state(idx, summary.records - before))
     summary.width, summary.height = _spread(sizes.widths), _spread(sizes.heights)
     summary.image_bytes = _spread(sizes.image_bytes)
+    one_file = len(records.recs) + len(records.missing) == 1
+    summary.index_file = records.idxs[0] if one_file else records.joint
     if records.joint:
         summary.joint_index = _index_state(records.joint, summary.records)
     return summary
@@ -218,6 +283,8 @@ def _records(path: str, summary: Summary, *, in_runs: bool) -> Iterator[Record |
 
 def _sum_up(run: Run, summary: Summary, sizes: _Sizes) -> None:
     """Counts the records of a run, as `_describe` does one."""
+    import numpy as np
+
     headers = decode_headers(run.words, run.starts, run.lengths)
     whole, has_image = headers.whole, headers.whole & (headers.image_bytes > 0)
     summary.records += len(run)
@@ -234,10 +301,31 @@ def _sum_up(run: Run, summary: Summary, sizes: _Sizes) -> None:
             summary.class_counts = None
         else:
             summary.class_counts.update(classes)
+    if summary.object_counts is not None:
+        objects = _count_objects(headers, has_image.nonzero()[0])
+        if objects is None:
+            summary.object_counts = None
+        else:
+            summary.object_counts.update(objects)
     starts, image_bytes = 4 * headers.images[has_image], headers.image_bytes[has_image]
     facts = identify_many(run.words.view("u1"), starts, starts + image_bytes)
     sizes.add_many(facts, image_bytes)
     summary.kinds.update(facts.count_kinds())
+    channels = np.bincount(facts.channels)
+    summary.channels.update({at: int(channels[at]) for at in channels.nonzero()[0].tolist() if at})
+
+
+def _count_objects(headers: Headers, images: npt.NDArray[np.int64]) -> dict[int, int] | None:
+    """The objects of each class in these records; None where not all labels are of boxes."""
+    import numpy as np
+
+    if (headers.widths[images] < detection.HEADER_WIDTH).any():
+        return None
+    boxes = read_boxes(headers, images)
+    if not boxes.sound.all():
+        return None
+    classes, counts = np.unique(boxes.classes, return_counts=True)
+    return dict(zip(classes.tolist(), counts.tolist(), strict=True))
 
 
 def _count_classes(
@@ -274,6 +362,8 @@ def _describe(path: str, record: Record, summary: Summary) -> RecordLine:
         try:
             facts = identify(content.image)
             kind, width, height = facts.kind, facts.width, facts.height
+            if facts.channels:
+                summary.channels[facts.channels] += 1
         except ImageError:
             kind = "?"
         summary.kinds[kind] += 1
@@ -294,8 +384,17 @@ def _describe(path: str, record: Record, summary: Summary) -> RecordLine:
 
 
 def _count_class(content: ImageRecord, summary: Summary) -> None:
-    """Counts the record's class; gives counting up where labels turn out to be no classes."""
-    if summary.class_counts is None or not content.image:
+    """Counts the record's class, or its objects'; gives counting up where labels turn out to be
+    none."""
+    if not content.image:
+        return
+    if summary.object_counts is not None:
+        if detection.check(content.labels):
+            summary.object_counts = None
+        elif not detection.is_pad(content.labels):
+            classes = [int(each[0]) for each in detection.objects(content.labels)]
+            summary.object_counts.update(classes)
+    if summary.class_counts is None:
         return
     label = content.labels[0] if len(content.labels) == 1 else -1.0
     if label.is_integer() and label >= 0:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from im2rec.errors import OptionError
 from im2rec.facts import (
     BOXES,
     IDENTITIES,
@@ -39,7 +40,11 @@ class Breach(NamedTuple):
 
 
 def watch_for(names: Iterable[str]) -> Watch:
-    """What gathers the facts that the rules of these readers are about."""
+    """What gathers the facts that the rules of these readers are about. Raises OptionError for a
+    name that is none."""
+    for name in names:
+        if name not in READERS:
+            raise OptionError(f"there is no reader {name!r}; expected one of {', '.join(READERS)}")
     return Watch({need for name in names for rule in READERS[name].rules for need in rule.needs})
 
 
@@ -91,7 +96,7 @@ def _other_widths(watch: Watch) -> Iterator[Place]:
     common = max(watch.widths, key=lambda width: watch.widths[width].count)
     for width, places in sorted(watch.widths.items()):
         if width != common:
-            others = f"in {places.count} records, this the first, and {common} in others"
+            others = f"in {_count(places.count, 'record')}, this the first, and {common} in others"
             yield places.first[0]._replace(found=f"{_count(width, 'label')} {others}")
 
 
@@ -161,6 +166,8 @@ def _others_in_folder(watch: Watch) -> Iterator[Place]:
 
 
 def _holes(watch: Watch) -> Iterator[Place]:
+    if watch.no_class.count:
+        return  # told; which classes there are is not known
     classes = watch.classes()
     missing = (~classes).nonzero()[0]
     if len(missing):
@@ -382,7 +389,8 @@ READERS: dict[str, Reader] = {
             ),
             Rule(
                 "header",
-                "DALI takes the header from the first part alone; give the image another id",
+                "DALI takes the header from the first part alone; give the image another id or "
+                "label",
                 _DALI_PARSER,
                 _all_of(lambda watch: watch.cut_header),
             ),
@@ -416,7 +424,8 @@ READERS: dict[str, Reader] = {
             ),
             Rule(
                 "cut",
-                "rocAL reads no record in several parts; pack without --pass-through",
+                "rocAL reads no record in several parts; pack without --pass-through, or with "
+                "another --quality",
                 f"{_ROCAL}, read_image",
                 _all_of(lambda watch: watch.cut),
             ),
@@ -444,7 +453,7 @@ READERS: dict[str, Reader] = {
             Rule(
                 "kind",
                 "rocAL's decoder, TurboJPEG unless another is asked for, reads JPEG alone; "
-                "pack without --pass-through",
+                "pack with --encoding .jpg, without --pass-through",
                 f"{_ROCAL_API}, RocalDecoderType",
                 _kinds_but("jpeg"),
                 frozenset({KINDS_OF_IMAGES}),

@@ -50,6 +50,13 @@ ONE_LABEL = {1: 24}
 JPEGS = {"jpeg": 24}
 
 
+CHANNELS = {  # the four PNGs are grey
+    "gray": Counter({1: 24}),
+    "multi_label": Counter({3: 20, 1: 4}),
+    "pass_through": Counter({3: 20, 1: 4}),
+}
+
+
 @pytest.mark.parametrize("with_index", [True, False])
 @pytest.mark.parametrize(
     ("name", "size", "label_widths", "classes", "kinds", "width", "height", "image_bytes"),
@@ -144,9 +151,12 @@ def test_golden_packs_are_summed_up(
         height=Spread(*height),
         image_bytes=Spread(*image_bytes),
         index=["complete" if with_index else "none"],
+        object_counts=Counter({0: 12, 1: 7, 2: 15, 3: 14}) if name == "detection" else None,
+        channels=CHANNELS.get(name, Counter({3: 24})),
+        index_file=str(tmp_path / "set.idx") if with_index else None,
     )
     assert summary.num_training_samples == 24
-    assert summary.num_classes == (4 if classes else None)
+    assert summary.num_classes == (4 if classes or summary.object_counts else None)
     assert summary.label_width == max(label_widths)
 
 
@@ -357,7 +367,9 @@ def test_the_dictionary_has_every_number_and_is_json(tmp_path: Path) -> None:
         "ids": {"min": 4, "max": 5},
         "label_widths": {"1": 2},
         "classes": [{"class": 1, "name": None, "records": 1}],
+        "objects": None,
         "kinds": {"jpeg": 1},
+        "channels": {"3": 1},
         "width": {"min": 160, "median": 160, "max": 160},
         "height": {"min": 120, "median": 120, "max": 120},
         "image_bytes": {"min": len(JPEG), "median": len(JPEG), "max": len(JPEG)},
@@ -370,6 +382,19 @@ def test_the_dictionary_has_every_number_and_is_json(tmp_path: Path) -> None:
         "num_training_samples": 1,
         "num_classes": 2,
         "label_width": 1,
+        "readers": {
+            "mxnet": {
+                "path_imgrec": prefix + ".rec",
+                "label_width": 1,
+                "data_shape": [3, 120, 160],
+            },
+            "dali": {"path": [prefix + ".rec"]},
+            "sagemaker-classification": {
+                "num_classes": 2,
+                "num_training_samples": 1,
+                "image_shape": "3,120,160",
+            },
+        },
     }
 
 
@@ -515,3 +540,111 @@ def test_a_class_map_that_is_none_is_told_of_before_anything_is_read(tmp_path: P
     with pytest.raises(InputError, match="line 2 is empty"):
         inspect_set(find_set(prefix), each=lines.append)
     assert lines == []
+
+
+# --- what readers must be told ----------------------------------------------------------------
+
+BOXES = (2.0, 5.0, 0.0, 0.25, 0.25, 0.5, 0.5)
+TWO = (*BOXES, 3.0, 0.25, 0.25, 0.5, 0.5)
+PAD = (2.0, 5.0, -1.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_the_readers_are_told_what_they_ask_for(tmp_path: Path) -> None:
+    prefix = write(tmp_path, record(0, 1.0), record(1, 2.0))
+    (tmp_path / "set.idx").write_bytes(b"0\t0\n")
+    assert both_ways(prefix).reader_options() == {
+        "mxnet": {
+            "path_imgrec": f"{prefix}.rec",
+            "path_imgidx": f"{prefix}.idx",
+            "label_width": 1,
+            "data_shape": [3, 120, 160],
+        },
+        "dali": {"path": [f"{prefix}.rec"], "index_path": [f"{prefix}.idx"]},
+        "sagemaker-classification": {
+            "num_classes": 3,
+            "num_training_samples": 2,
+            "image_shape": "3,120,160",
+        },
+    }
+
+
+def test_several_shards_are_one_uri_and_have_one_index(tmp_path: Path) -> None:
+    for number in range(2):
+        (tmp_path / f"set_00{number}.rec").write_bytes(record(number, 1.0, 2.0, image=PNG))
+        (tmp_path / f"set_00{number}.idx").write_bytes(b"0\t0\n")
+    recs = [f"{tmp_path}/set_00{number}.rec" for number in range(2)]
+    options = both_ways(tmp_path / "set").reader_options()
+    assert options == {
+        "mxnet": {"path_imgrec": ";".join(recs), "label_width": 2, "data_shape": [3, 64, 64]},
+        "dali": {"path": recs},
+    }
+    (tmp_path / "set.idx").write_bytes(b"0\t0\n")
+    options = both_ways(tmp_path / "set").reader_options()
+    assert options["mxnet"]["path_imgidx"] == f"{tmp_path}/set.idx"
+    assert options["dali"]["index_path"] == [f"{tmp_path}/set.idx"]
+
+
+@pytest.mark.parametrize("sign", ";#?")
+def test_what_mxnet_cannot_name_it_is_not_told(tmp_path: Path, sign: str) -> None:
+    (tmp_path / f"a{sign}b.rec").write_bytes(record(0))
+    options = both_ways(tmp_path / f"a{sign}b").reader_options()
+    assert "path_imgrec" not in options["mxnet"]
+    assert options["dali"] == {"path": [f"{tmp_path}/a{sign}b.rec"]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "objects", "classes"),
+    [
+        ([BOXES, TWO, PAD], {0: 2, 3: 1}, 4),
+        ([TWO], {0: 1, 3: 1}, 4),
+        ([PAD], {}, None),
+        ([BOXES, (1.0,)], None, None),
+        ([(*BOXES[:5], 0.25, 0.5), BOXES], None, None),  # x2 is x1
+        ([(4.0, 6.0, 7.0, 7.0, 2.0, 0.25, 0.25, 0.5, 0.5, 9.0)], {2: 1}, 3),
+    ],
+)
+def test_objects_are_counted_by_class(
+    tmp_path: Path,
+    labels: list[tuple[float, ...]],
+    objects: dict[int, int] | None,
+    classes: int | None,
+) -> None:
+    summary = both_ways(write(tmp_path, *(record(at, *each) for at, each in enumerate(labels))))
+    assert (summary.object_counts, summary.num_classes) == (objects, classes)
+    options = summary.reader_options()
+    if classes is None:
+        assert "sagemaker-detection" not in options
+    else:
+        longest = max(map(len, labels))
+        assert options["mxnet"]["label_pad_width"] == longest
+        assert options["sagemaker-detection"] == {
+            "num_classes": classes,
+            "num_training_samples": len(labels),
+            "label_width": longest,
+        }
+    told = summary.as_dict()["objects"]
+    expected = [
+        {"class": k, "name": None, "objects": v} for k, v in sorted((objects or {}).items())
+    ]
+    assert told == (expected or None)
+
+
+@pytest.mark.parametrize(
+    ("names", "shape"),
+    [
+        (["gray.jpg", "gray16.png"], (1, 60, 80)),
+        (["gray.jpg", "cmyk.jpg"], (3, 60, 80)),
+        (["rgba.png", "rgba_alpha.png"], (4, 60, 80)),
+        (["la.png"], (3, 60, 80)),
+        (["palette.png", "gif.gif"], (3, 60, 80)),
+        (["gray.jpg", "one_pixel.jpg"], None),
+        (["thin_tall.jpg", "one_pixel.jpg"], None),
+        ([], None),
+    ],
+)
+def test_the_shape_is_that_of_all_images(
+    tmp_path: Path, names: list[str], shape: tuple[int, int, int] | None
+) -> None:
+    images = [(ODD / "kinds" / name).read_bytes() for name in names]
+    records = (record(at, image=image) for at, image in enumerate(images))
+    assert both_ways(write(tmp_path, *records)).data_shape == shape

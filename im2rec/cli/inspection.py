@@ -135,9 +135,19 @@ def _summary_text(summary: Summary) -> str:
     if summary.label_width is not None:
         trainer.append(f"label_width={summary.label_width}")
     rows.append(("trainer", " ".join(trainer)))
+    for reader, options in summary.reader_options().items():
+        title, _, task = reader.partition("-")
+        those = ", ".join(f"{name}={value!r}" for name, value in options.items())
+        rows.append((title, printable(f"{task}: {those}" if task else those)))
     text = f"{printable(summary.name)}\n"
     text += "".join(f"  {title:<14} {value}\n" for title, value in rows)
     for number, count in sorted((summary.class_counts or {}).items()):
         class_name = summary.name_of(number)
         text += f"  class {number:<8} {count}{'  ' + printable(class_name) if class_name else ''}\n"
+    for number, count in sorted((summary.object_counts or {}).items()):
+        class_name = summary.name_of(number)
+        objects = count_text(count, "object")
+        text += (
+            f"  class {number:<8} {objects}{'  ' + printable(class_name) if class_name else ''}\n"
+        )
     return text
