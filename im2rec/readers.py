@@ -129,7 +129,7 @@ def _uri_names(watch: Watch) -> Iterator[Place]:
     for rec in watch.files.recs:
         signs = [sign for sign in _URI_SIGNS if sign in rec]
         if signs:
-            yield Place(rec, None, None, f"{' and '.join(signs)} in its path")
+            yield Place(rec, None, None, f"{' and '.join(map(repr, signs))} in its path")
 
 
 def _empty(watch: Watch) -> Iterator[Place]:
