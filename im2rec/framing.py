@@ -56,6 +56,7 @@ _CUT_SIZE = HEAD.size - len(MAGIC_BYTES)  # bytes by which each cut makes a reco
 # looked at, for each that a file has room for, to find sound records in such a tangle; from then on
 # what each leads to is passed by.
 _LOOKS, _LOOKS_A_HEAD = 1000, 2
+MOST_AGAIN = 64  # times a file's size that is read again where records lie inside each other
 _PADDING = [bytes(size) for size in range(ALIGNMENT)]
 WINDOW = 8 << 20  # bytes that a RunScanner looks at in one go; longer records are read one by one
 SHORTEST_RUN = 64  # records; what many NumPy calls cost is worth it from about there on
@@ -105,6 +106,15 @@ def framed_size(payload: bytes) -> int:
     return HEAD.size + len(payload) + -len(payload) % ALIGNMENT + cuts * _CUT_SIZE
 
 
+def is_cut_right(record: Record) -> bool:
+    """Whether the record is in the parts that a writer would have made of its payload. One whose
+    length was damaged can reach over the heads of others, and nothing else would tell."""
+    if record.parts == 1 and MAGIC_BYTES not in record.payload:
+        return True
+    size = len(record.payload)
+    return size <= MAX_PAYLOAD and framed_size(record.payload) == record.end - record.offset
+
+
 def frame_pieces(head: bytes, body: bytes) -> list[bytes]:
     """The payload `head + body` as a record, in pieces to be written one after the other.
 
@@ -149,6 +159,7 @@ class RecordReader:
         self._looks_first = False  # see _look
         self._looks = 0  # parts looked at in vain
         self._behind = 0  # where the part begins that was looked at last
+        self._again = 0  # bytes that were read a second time, see go_inside
 
     def seek(self, offset: int) -> None:
         """Makes `read` start at this offset, in bytes from the start of the file."""
@@ -268,6 +279,17 @@ class RecordReader:
                 return
             yield record
 
+    def go_inside(self, record: Record) -> int | None:
+        """Makes `read` go on at the head of another record inside one that was just read and is
+        not cut right, as it has most likely swallowed what begins there; the head's offset. None,
+        and nothing has changed, where there is no such head, or too much was read again already."""
+        head = self.next_head(record.offset + ALIGNMENT)
+        if head is None or head >= record.end or self._again >= MOST_AGAIN * self.size:
+            return None
+        self._again += record.end - head
+        self.seek(head)
+        return head
+
     def _part(self, at: int) -> tuple[int, bytes, int]:
         """The part at the stream's position `at`: its cflag, its bytes, where the next begins."""
         cflag, length = self._judge_head(at, self.stream.read(HEAD.size))
@@ -365,6 +387,12 @@ class Run:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def framed(self) -> memoryview:
+        """The bytes of all of them as they stand in the file."""
+        first = int(self.starts[0]) - HEAD.size // ALIGNMENT
+        size = (self.end - int(self.offsets[0])) // ALIGNMENT
+        return self.words[first : first + size].view("u1").data
 
     def record(self, number: int) -> Record:
         """One of them by itself."""

@@ -17,14 +17,11 @@ from im2rec import image_ops, pool, readers
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
 from im2rec.facts import Shard, Watch
 from im2rec.framing import (
-    ALIGNMENT,
-    MAGIC_BYTES,
-    MAX_PAYLOAD,
     Record,
     RecordReader,
     Run,
     RunScanner,
-    framed_size,
+    is_cut_right,
 )
 from im2rec.image_file import identify
 from im2rec.image_record import ImageRecord, decode, decode_headers, encode_header
@@ -47,7 +44,6 @@ from im2rec.record_set import (
 
 RECORDS_PER_TASK = 64  # records that a worker decodes at a time
 MAX_LISTED = 100_000  # problems of one code; of more, which take memory, it says how many
-MOST_AGAIN = 64  # times a file's size that is read again where records lie inside each other
 Progress = Callable[[int, int], None]  # bytes read, bytes in all
 
 # Every code a problem can have, with what it means.
@@ -154,7 +150,6 @@ class _Verification:
         self._manifest, self._fault = _read(self._manifest_path)
         self._packed = None if self._fault else self._manifest  # what pack has said of the set
         self._width = _packed_width(self._packed)
-        self._again = 0  # bytes that were read a second time, in search of swallowed records
         self._counts: Counter[str] = Counter()  # of problems, by their codes
         self._all_labels = True  # False for a set that was packed with --no-pack-label
         self._watch = readers.watch_for(options.readers) if options.readers else None
@@ -269,18 +264,16 @@ class _Verification:
 
         for found in reader.salvage(lost, scanner):
             yield found
-            if isinstance(found, Record) and not _is_cut_right(found):
+            if isinstance(found, Record) and not is_cut_right(found):
                 self._go_on_inside(reader, found)
 
     def _go_on_inside(self, reader: RecordReader, record: Record) -> None:
         """Judges a record that no writer has cut so, and stands the reader on the record that it
         has most likely swallowed."""
-        head = reader.next_head(record.offset + ALIGNMENT)
+        head = reader.go_inside(record)
         found = f"{record.end - record.offset} bytes in {record.parts} parts, not cut at each magic"
-        if head is not None and head < record.end and self._again < MOST_AGAIN * reader.size:
-            self._again += record.end - head
+        if head is not None:
             found = f"the record's bytes hold the head of another at {head}: its length is wrong"
-            reader.seek(head)
         self._found("cut", reader.path, record.offset, None, found)
 
     def _check_run(self, file: RecordFile, run: Run) -> None:
@@ -638,15 +631,6 @@ _MANIFEST: dict[str, Callable[[Any], bool]] = {
 def _whole(label: float) -> int:
     """The label as a whole number, -1 for what is none."""
     return int(label) if label.is_integer() else -1
-
-
-def _is_cut_right(record: Record) -> bool:
-    """Whether the record is in the parts that a writer would have made of its payload. One whose
-    length was damaged can reach over the heads of others, and nothing else would tell."""
-    if record.parts == 1 and MAGIC_BYTES not in record.payload:
-        return True
-    size = len(record.payload)
-    return size <= MAX_PAYLOAD and framed_size(record.payload) == record.end - record.offset
 
 
 def _labels(count: int) -> str:
