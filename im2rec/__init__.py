@@ -7,13 +7,14 @@ The command line is `im2rec` or `python -m im2rec`. In Python:
     from im2rec.pack import pack_list, PackOptions
     from im2rec.inspection import inspect_set
     from im2rec.verify import verify_set, VerifyOptions
+    from im2rec.indexing import index_set, join_indexes, salvage, IndexOptions
 
 How the house is laid out; imports go down only:
 
     door     __main__              python -m im2rec
     floor 5  cli                   the options, the commands, what they print of their reports
              terminal              the process around a command: streams, signals, exit codes
-    floor 4  make_list  pack  inspection  verify      the verbs; none imports another
+    floor 4  make_list  pack  inspection  verify  indexing      the verbs; none imports another
              resume                what of a stopped run is used again
              part                  what a worker does: rows in, records out, each to its place
     floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
@@ -38,6 +39,7 @@ Data walks through once:
     shards     -output-> .rec .idx
     .rec .idx  -record_set, framing, image_record-> records
     records    -inspection-> Summary, -verify-> Problems -> cli
+    records    -indexing-> .idx
 """
 
 __version__ = "1.0.0"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec.errors import IndexLineError
-from im2rec.index import IndexEntry, format_index, parse_columns, parse_index
+from im2rec.index import IndexEntry, format_columns, format_index, parse_columns, parse_index
 
 INDEXES = sorted(GOLDEN.rglob("*.idx"))
 
@@ -222,3 +222,9 @@ _PIECES = [b"\n", b"\r", b"\t", b"1", b"42", b" ", b"-", b"/", b":", b"\xff", b"
 @given(st.lists(st.sampled_from([*_PIECES, b"1\t12\n", b"18446744073709551615"])).map(b"".join))
 def test_columns_of_any_bytes_are_those_of_the_lines_or_none(data: bytes) -> None:
     assert columns(data) == by_line(data)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**63 - 1)), max_size=20))
+def test_columns_are_written_as_pairs_are(pairs: list[tuple[int, int]]) -> None:
+    keys, offsets = (np.array([pair[at] for pair in pairs], np.uint64) for at in range(2))
+    assert format_columns(keys, offsets) == format_index(pairs)

@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from im2rec import __version__, terminal
+from im2rec.cli.index import index_command
 from im2rec.cli.inspection import inspect_command
 from im2rec.cli.make_list import make_list_command
 from im2rec.cli.pack import pack_command
@@ -35,7 +36,8 @@ Example:
   im2rec make-list data/train photos
   im2rec pack data/train photos --resize 256
   im2rec inspect data/train
-  im2rec verify data/train""",
+  im2rec verify data/train
+  im2rec index data/train""",
 )
 @click.option(
     "--version",
@@ -54,7 +56,7 @@ def cli() -> None:
     """
 
 
-for each in (make_list_command, pack_command, inspect_command, verify_command):
+for each in (make_list_command, pack_command, inspect_command, verify_command, index_command):
     cli.add_command(each)
 
 
