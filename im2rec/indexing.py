@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from im2rec.errors import InputError, OptionError, OutputError, PayloadError, RecordError
+from im2rec.errors import InputError, OptionError, OutputError, PayloadError, RecordError, printable
 from im2rec.framing import Record, RecordReader, Run, RunScanner, frame_pieces, is_cut_right
 from im2rec.image_record import decode_header, decode_headers
 from im2rec.index import format_columns, parse_index
@@ -25,6 +25,8 @@ from im2rec.record_set import NOT_REGULAR, RecordSet, other_format, read_manifes
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+    _Columns = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]  # keys, offsets
 
 KEYS = ("auto", "id", "position")
 MAX_LISTED = 100_000  # skipped places that are kept one by one; more take memory
@@ -42,6 +44,10 @@ class IndexOptions:
     keys: str = "auto"
     if_changed: bool = False
     fsync: bool = True
+
+    def __post_init__(self) -> None:
+        if self.keys not in KEYS:
+            raise OptionError(f"keys {self.keys!r}, expected one of {', '.join(KEYS)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +97,10 @@ def index_set(
     file is damaged, of another kind, or not there, or has no ids where those are to be the keys;
     OutputError where an index cannot be written, or stands in the place of another kind of file.
     """
+    import numpy as np
+
     _check_there(records)
-    names = [f"{rec.removesuffix('.rec')}.idx" for rec in records.recs]
-    if path is not None:
-        if len(names) > 1:
-            raise OptionError(f"{len(names)} indexes cannot all be {path!r}; join them, or none")
-        names = [path]
-    joint = f"{records.prefix}.idx" if _is_sharded(records) and path is None else None
+    names, joint = _index_names(records, path)
     prefix = records.prefix if path is None else path.removesuffix(".idx")
     _check_replaced([*names, *([joint] if joint else [])], records.recs)
     with Output(prefix, fsync=options.fsync, keep=True) as output:  # what pack may go on with
@@ -105,8 +108,8 @@ def index_set(
         rows = _Rows(files, options.keys)
         places = {}
         for number, (name, file) in enumerate(zip(names, files, strict=True)):
-            keys = rows.keys_of(number, alone=True)
-            places[os.path.basename(name)] = _write(output, f"{number}", name, [(keys, file, 0)])
+            lines = rows.keys_of(number, alone=True), np.asarray(file.offsets)
+            places[os.path.basename(name)] = _write(output, f"{number}", name, [lines])
         if joint:
             places[os.path.basename(joint)] = _write(output, "joint", joint, rows.joined())
         changed = output.publish(places, if_changed=options.if_changed, keep=True)
@@ -147,6 +150,8 @@ def salvage(
     new: a prefix, or a name that ends in .rec; neither file may be there. Raises as `index_set`,
     but not for damage, unless there is no whole record.
     """
+    import numpy as np
+
     prefix = new.removesuffix(".rec")
     rec_path, idx_path = f"{prefix}.rec", f"{prefix}.idx"
     for path in (rec_path, idx_path):
@@ -156,12 +161,13 @@ def salvage(
     with Output(prefix, fsync=options.fsync, keep=True) as output:
         copy = output.path("salvaged.rec")
         with writing(rec_path), open(copy, "wb") as stream:
-            file = _copy_records(rec, stream.write, places, progress)
+            file, copied = _copy_records(rec, stream.write, places, progress)
         if not file.offsets:
             raise InputError(rec, "there is no whole record in it", "name a .rec file")
         rows = _Rows([file], options.keys)
         files = {os.path.basename(rec_path): copy}
-        files[os.path.basename(idx_path)] = _write(output, "0", idx_path, rows.joined())
+        lines = rows.keys_of(0, alone=True), np.asarray(copied)
+        files[os.path.basename(idx_path)] = _write(output, "0", idx_path, [lines])
         changed = output.publish(files, keep=True)
     return _report(rec, output, files, changed, rows, (), places)
 
@@ -200,9 +206,20 @@ def _check_there(records: RecordSet) -> None:
         raise InputError(records.missing[0], "this shard of the set is not there", hint)
 
 
-def _is_sharded(records: RecordSet) -> bool:
-    """Whether the set's files have numbers behind its prefix."""
-    return records.recs not in ((f"{records.prefix}.rec",), (records.prefix,))
+def _index_names(records: RecordSet, path: str | None) -> tuple[list[str], str | None]:
+    """The names of the indexes to write: one for each .rec, and the joint one or None."""
+    if path is not None:
+        if len(records.recs) > 1:
+            found = f"{path}: one index cannot be that of {len(records.recs)} files, each by itself"
+            raise OptionError(printable(found))
+        return [path], None
+    names = [f"{rec.removesuffix('.rec')}.idx" for rec in records.recs]
+    if records.recs in ((f"{records.prefix}.rec",), (records.prefix,)):
+        return names, None
+    joint = f"{records.prefix}.idx"
+    if joint in names:  # by a manifest that pack did not write
+        raise InputError(joint, "would be the index of one file, and of all together")
+    return names, joint
 
 
 def _check_replaced(names: Sequence[str], recs: Sequence[str]) -> None:
@@ -260,27 +277,25 @@ class _File:
     ids: array[int] = field(default_factory=lambda: array("Q"))
     without_id: int | None = None
 
-    def add(self, found: Run | Record, offset: int) -> None:
-        """Takes a record, or many, of which the first is to stand at `offset`."""
+    def add(self, found: Run | Record) -> None:
+        """Takes a record, or many."""
+        self.size = found.end
         if isinstance(found, Run):
-            self._add_run(found, offset)
+            self._add_run(found)
             return
         try:
             _, _, record_id, _ = decode_header(found.payload)
         except PayloadError:
-            self._has_none(offset)
+            self._has_none(found.offset)
             record_id = 0
-        self.offsets.append(offset)
+        self.offsets.append(found.offset)
         self.ids.append(record_id)
 
-    def _add_run(self, run: Run, offset: int) -> None:
-        import numpy as np
-
+    def _add_run(self, run: Run) -> None:
         headers = decode_headers(run.words, run.starts, run.lengths)
-        offsets = run.offsets - run.offsets[0] + np.uint64(offset)
         if not headers.whole.all():
-            self._has_none(int(offsets[headers.whole.argmin()]))
-        self.offsets.frombytes(offsets.tobytes())
+            self._has_none(int(run.offsets[headers.whole.argmin()]))
+        self.offsets.frombytes(run.offsets.tobytes())
         self.ids.frombytes(headers.ids.tobytes())
 
     def _has_none(self, offset: int) -> None:
@@ -318,8 +333,7 @@ def _read_files(recs: Sequence[str], progress: Progress | None) -> list[_File]:
     for rec in recs:
         file = _File(rec)
         for found in _records(rec, _refuse(rec)):
-            file.add(found, int(found.offsets[0]) if isinstance(found, Run) else found.offset)
-            file.size = found.end
+            file.add(found)
             if progress:
                 progress(before + found.end, total)
         before += file.size
@@ -332,22 +346,29 @@ def _copy_records(
     write: Callable[[bytes | memoryview], object],
     places: _Places,
     progress: Progress | None,
-) -> _File:
-    """Copies the whole records of a file; what of it is in the copy."""
+) -> tuple[_File, array[int]]:
+    """Copies the whole records of a file; the file with no others, and the offsets of those in the
+    copy."""
+    import numpy as np
+
     file = _File(rec)
+    copied: array[int] = array("Q")
+    end = 0  # of the copy
     total = os.path.getsize(rec) if os.path.isfile(rec) else 0
     for found in _records(rec, places.add):
-        file.add(found, file.size)
+        file.add(found)
         if isinstance(found, Run):
+            copied.frombytes((found.offsets - found.offsets[0] + np.uint64(end)).tobytes())
             pieces: Sequence[bytes | memoryview] = [found.framed()]
         else:  # the very bytes that were read: it is cut right, and its padding is zeros
+            copied.append(end)
             pieces = frame_pieces(b"", found.payload)
         for piece in pieces:
             write(piece)
-            file.size += len(piece)
+            end += len(piece)
         if progress:
             progress(found.end, total)
-    return file
+    return file, copied
 
 
 def _refuse(rec: str) -> Callable[[Skipped], None]:
@@ -429,11 +450,13 @@ class _Rows:
         first = 0 if alone else self._before[number]
         return np.arange(first, first + len(file.offsets), dtype=np.uint64)
 
-    def joined(self) -> Iterator[tuple[npt.NDArray[np.uint64], _File, int]]:
-        """For each file the keys, itself, and the bytes of all before it."""
+    def joined(self) -> Iterator[_Columns]:
+        """For each file the keys, and the offsets, which run on."""
+        import numpy as np
+
         start = 0
         for number, file in enumerate(self.files):
-            yield self.keys_of(number, alone=False), file, start
+            yield self.keys_of(number, alone=False), start + np.asarray(file.offsets)
             start += file.size
 
 
@@ -470,23 +493,14 @@ def _place(files: list[_File], number: int) -> tuple[str, int]:
     raise IndexError(number)
 
 
-def _write(
-    output: Output,
-    name: str,
-    final: str,
-    parts: Iterable[tuple[npt.NDArray[np.uint64], _File, int]],
-) -> str:
-    """Writes an index; where it lies until it is published. parts: for each file the keys, itself,
-    and the bytes of all before it."""
-    import numpy as np
-
+def _write(output: Output, name: str, final: str, parts: Iterable[_Columns]) -> str:
+    """Writes an index; where it lies until it is published."""
     path = output.path(f"index.{name}")
     with writing(final), open(path, "wb") as stream:
-        for keys, file, start in parts:
-            offsets = np.asarray(file.offsets)
+        for keys, offsets in parts:
             for first in range(0, len(keys), _LINES):
                 some = slice(first, first + _LINES)
-                stream.write(format_columns(keys[some], start + offsets[some]))
+                stream.write(format_columns(keys[some], offsets[some]))
     return path
 
 

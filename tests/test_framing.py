@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from im2rec import framing
 from im2rec.errors import RecordError
-from im2rec.framing import Record, RecordReader, Run, RunScanner, frame
+from im2rec.framing import Record, RecordReader, Run, RunScanner, frame, is_cut_right
 
 MAGIC = bytes.fromhex("0a23d7ce")  # written out once more: the format's, not the module's
 MIB = 1 << 20
@@ -758,3 +758,52 @@ def test_a_file_that_grows_is_read_to_the_size_it_had() -> None:
     (run,) = reader_of(data).salvage(lambda *_: None, scanner)
     assert isinstance(run, Run)
     assert (len(run), run.end) == (10, len(data))
+
+
+def test_a_run_gives_the_bytes_of_its_records_as_they_stand() -> None:
+    sound = [part(0, bytes([number] * number)) for number in range(1, 80)]
+    cut = part(1, b"abcd") + part(3, b"e")
+    data = b"".join([*sound, cut, *sound])
+    reader, found = reader_of(data), []
+    for each in reader.salvage(lambda *_: None, RunScanner(io.BytesIO(data), len(data))):
+        found.append(each.framed().tobytes() if isinstance(each, Run) else frame(each.payload))
+    assert found == [b"".join(sound), cut, b"".join(sound)]
+
+
+@given(st.lists(payloads, max_size=5))
+def test_what_the_writer_cuts_is_cut_right(contents: list[bytes]) -> None:
+    assert all(map(is_cut_right, reader_of(b"".join(map(frame, contents)))))
+
+
+def test_a_record_that_has_swallowed_others_is_left_for_the_first_of_them() -> None:
+    inside = part(0, b"abcd") + part(0, b"efgh")
+    reader = reader_of(part(0, inside, len(inside)) + part(0, b"behind"))
+    swallower = reader.read()
+    assert swallower is not None
+    assert not is_cut_right(swallower)
+    assert reader.go_inside(swallower) == 8
+    assert [each.payload for each in reader] == [b"abcd", b"efgh", b"behind"]
+
+
+def test_where_there_is_no_head_inside_the_reader_stays_behind_the_record() -> None:
+    later_part = MAGIC + struct.pack("<I", 2 << 29)  # no record begins with it
+    reader = reader_of(part(0, later_part) + part(0, b"behind"))
+    record = reader.read()
+    assert record is not None
+    assert not is_cut_right(record)
+    assert reader.go_inside(record) is None
+    assert [each.payload for each in reader] == [b"behind"]
+
+
+def test_records_inside_each_other_are_read_again_so_often_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(framing, "MOST_AGAIN", 1)
+    data = b"abcd"
+    for _ in range(8):
+        data = part(0, data)
+    reader, gone_into = reader_of(data), 0
+    while (record := reader.read()) and not is_cut_right(record):
+        gone_into += reader.go_inside(record) is not None
+    assert gone_into == 2  # nearly all of the file, and once more
+    assert reader.offset == len(data)

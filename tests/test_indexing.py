@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec import indexing, recordio
-from im2rec.errors import BusyError, InputError, OutputError
+from im2rec.errors import BusyError, InputError, OptionError, OutputError
 from im2rec.framing import HEAD, MAGIC_BYTES, RecordReader, frame
 from im2rec.image_record import encode
 from im2rec.indexing import IndexOptions, IndexReport, index_set, join_indexes, salvage
 from im2rec.output import Output
-from im2rec.record_set import find_set
+from im2rec.record_set import find_set, write_manifest
 from im2rec.verify import VerifyOptions, verify_set
 
 FAST = IndexOptions(fsync=False)
@@ -417,6 +417,22 @@ def test_skipped_places_are_named_the_first_twenty_then_counted(
     assert (len(report.skipped), report.skipped_count, report.skipped_bytes) == (3, 25, 100)
 
 
+def test_salvage_names_records_by_their_places_in_the_damaged_file(
+    tmp_path: Path, im2rec: Run
+) -> None:
+    rows = [*SIX, b"\0" * 8, SIX[1], frame(b"no id")]
+    (tmp_path / "a.rec").write_bytes(b"".join(rows))
+    at = STARTS[6] + 8
+    done = im2rec("index", "--salvage", "b", "--keys", "id", "a", code=2)
+    assert f"error: a.rec: byte {at + len(SIX[1])}: no image record" in done.stderr
+    assert names(tmp_path) == ["a.rec"]
+    (tmp_path / "a.rec").write_bytes(b"".join(rows[:-1]))
+    done = im2rec("index", "--salvage", "b", "a", code=1)
+    assert f"a.rec: byte {at}: id 1 is that of the record at byte {STARTS[1]};" in done.stderr
+    keys = re.findall(r"^(\d+)\t", (tmp_path / "b.idx").read_text(), re.M)
+    assert keys == [str(number) for number in range(7)]
+
+
 def test_salvage_replaces_nothing(tmp_path: Path, im2rec: Run) -> None:
     (tmp_path / "a.rec").write_bytes(b"".join(SIX))
     for name in ("b.rec", "c.idx"):
@@ -629,6 +645,24 @@ def test_a_mistake_is_one_line_and_writes_nothing(
     assert re.fullmatch(r"im2rec: error: [^\n]+\n", done.stderr)
     assert message in done.stderr
     assert names(tmp_path) == before
+
+
+def test_a_manifest_with_two_files_of_one_index_is_refused(tmp_path: Path) -> None:
+    for name in ("s.rec", "s_001.rec"):
+        (tmp_path / name).write_bytes(SIX[1])
+    shards = [{"rec": rec, "idx": "s.idx"} for rec in ("s.rec", "s_001.rec")]
+    (tmp_path / "s.manifest.json").write_bytes(write_manifest({"shards": shards}))
+    with pytest.raises(InputError, match=r"s\.idx: would be the index of one file, and of all"):
+        index(tmp_path / "s")
+
+
+def test_options_that_the_library_does_not_know_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="keys 'ids', expected one of auto, id, position"):
+        IndexOptions(keys="ids")
+    for name in ("s_000.rec", "s_001.rec"):
+        (tmp_path / name).write_bytes(SIX[1])
+    with pytest.raises(OptionError, match="one index cannot be that of 2 files"):
+        index(tmp_path / "s", path=str(tmp_path / "x.idx"))
 
 
 def test_several_sets_are_indexed_one_after_the_other(tmp_path: Path, im2rec: Run) -> None:
