@@ -246,14 +246,16 @@ def _is_same_file(path: str, other: str) -> bool:
 
 
 def _is_index(path: str) -> bool:
-    """Whether a file is an index, however damaged, or has nothing in it: most of its lines, in the
-    beginning, are such lines, or it is all zeros, as a file can be after a crash."""
+    """Whether a file is an index, however damaged, or has nothing in it: most of its first lines
+    are such lines, or it is all zeros, as a file can be after a crash."""
     try:
         with open(path, "rb") as file:
             head = file.read(_LOOK)
+            while head and not head.strip(b"\0"):
+                head = file.read(_LOOK)
     except OSError as error:
         raise OutputError(path, f"what is there cannot be read: {error.strerror}") from error
-    if not head.strip(b"\0"):
+    if not head:
         return True
     if len(head) == _LOOK:
         head = head[: head.rfind(b"\n") + 1]

@@ -479,6 +479,10 @@ OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a list": (lambda path: path.write_text("0\t1\ta.jpg\n"), "no index of numbers"),
     "names as keys": (lambda path: path.write_text("a.jpg\t0\nb.jpg\t40\n"), "no index of numbers"),
     "an image": (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0"), "no index of numbers"),
+    "zeros, and then a text": (
+        lambda path: path.write_bytes(bytes(1 << 17) + b"notes\nmore\n"),
+        "no index of numbers",
+    ),
     "a folder": (lambda path: path.mkdir(), "there is a folder of this name"),
     "a FIFO": (make_fifo, "there is something else than a file of this name"),
     "a device": (lambda path: path.symlink_to("/dev/null"), "there is something else than a file"),
