@@ -16,6 +16,7 @@ How the house is laid out; imports go down only:
              terminal              the process around a command: streams, signals, exit codes
     floor 4  make_list  pack  inspection  verify  indexing      the verbs; none imports another
              resume                what of a stopped run is used again
+             face_set              what InsightFace wants of a set beside its images
              part                  what a worker does: rows in, records out, each to its place
     floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
              index_check           what is wrong with an index, beside its record files

@@ -8,11 +8,55 @@ of InsightFace's arcface_torch and of its MXNet loader, which both seek key 0 fi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 
-HEADER_KEY = 0
+LAYOUTS = ("plain", "insightface")
+HEADER_KEY, FIRST_IMAGE_KEY = 0, 1
 # Keys stand in labels, which are float32: beyond this not every whole number can be told.
 MAX_KEY = 2**24
+
+
+class IdentityTable:
+    """The identities of a set while its images come, in the order of their keys."""
+
+    def __init__(self) -> None:
+        self._firsts = array("Q")  # the key of each identity's first image
+        self._images = 0
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def add(self, key: int, labels: Sequence[float]) -> None:
+        """Takes the next image. Raises ValueError where it cannot stand there in this layout."""
+        expected = FIRST_IMAGE_KEY + self._images
+        if key != expected:
+            raise ValueError(f"id {key}, expected {expected}: ids rise from 1 without a hole")
+        if len(labels) != 1:
+            raise ValueError(f"{len(labels)} labels, expected one, the identity's number")
+        label, last = labels[0], len(self._firsts) - 1
+        if label == last + 1:
+            self._firsts.append(key)
+        elif label != last:
+            raise ValueError(
+                f"identity {label:g}, expected {f'{last} or ' if last >= 0 else ''}{last + 1}: "
+                "identities rise from 0 without a hole, all images of one together"
+            )
+        self._images += 1
+        if self._images + len(self._firsts) + 1 > MAX_KEY:
+            raise ValueError(
+                f"more than {MAX_KEY} records: float32, in which this layout keeps keys, cannot "
+                "hold them"
+            )
+
+    def records(self) -> Iterator[tuple[int, tuple[float, float]]]:
+        """Key and labels of the records that come behind the images: one for each identity, and
+        the header."""
+        end = FIRST_IMAGE_KEY + self._images
+        for number, first in enumerate(self._firsts):
+            behind = self._firsts[number + 1] if number + 1 < len(self._firsts) else end
+            yield end + number, (float(first), float(behind))
+        yield HEADER_KEY, (float(end), float(end + len(self._firsts)))
 
 
 def identity_keys(key: int, labels: Sequence[float], image_size: int) -> range | None:

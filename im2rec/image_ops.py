@@ -102,11 +102,13 @@ class ImageOptions:
 
 @dataclass(frozen=True, slots=True)
 class PackedImage:
-    """image: the bytes to pack. facts: of the source file. remarks: what the codec said of a
-    picture that is whole all the same."""
+    """image: the bytes to pack. facts: of the source file. width, height: of the image to pack, in
+    pixels as stored. remarks: what the codec said of a picture that is whole all the same."""
 
     image: bytes
     facts: ImageFacts
+    width: int
+    height: int
     remarks: tuple[str, ...] = ()
 
 
@@ -126,7 +128,8 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
         check_edges(facts)
         check_whole(data, facts)
         _check_zeros(data, facts, _EVERY_PASSED)
-        return PackedImage(data, facts, remarks_on(data, facts))
+        remarks = remarks_on(data, facts)
+        return PackedImage(data, facts, facts.width, facts.height, remarks)
     scale = _dct_scale(facts, options)
     picture, remarks = decode(data, facts, options.color, scale)
     full = _full_size(picture, facts, scale)
@@ -134,7 +137,8 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
         picture, full = center_crop(picture), (min(full), min(full))
     if options.resize:
         picture = resize_short_edge(picture, options, seed, full)
-    return PackedImage(encode(picture, options), facts, remarks)
+    height, width = picture.shape[:2]
+    return PackedImage(encode(picture, options), facts, width, height, remarks)
 
 
 def _dct_scale(facts: ImageFacts, options: ImageOptions) -> int:

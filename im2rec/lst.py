@@ -340,10 +340,15 @@ def format_rows(first: int, label: int, folder: str, names: Iterable[str]) -> li
     return [f"{number}{middle}{name}\n" for number, name in enumerate(names, first)]
 
 
-def renumbered(rows: Iterable[str]) -> list[str]:
-    """The lines with ids 0, 1... in the place of their own."""
+def renumbered(rows: Iterable[str], first: int = 0) -> list[str]:
+    """The lines with ids first, first + 1... in the place of their own."""
     rests = [row.partition("\t")[2] for row in rows]
-    return [f"{number}\t{rest}" for number, rest in enumerate(rests)]
+    return [f"{number}\t{rest}" for number, rest in enumerate(rests, first)]
+
+
+def in_id_order(rows: Iterable[str]) -> list[str]:
+    """The lines in the order of their ids."""
+    return sorted(rows, key=lambda row: int(row.partition("\t")[0]))
 
 
 def row_label(row: str) -> str:

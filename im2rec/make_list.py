@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from im2rec.errors import InputError, OptionError, printable
-from im2rec.lst import format_rows, renumbered, row_label
+from im2rec.identities import FIRST_IMAGE_KEY, LAYOUTS
+from im2rec.lst import format_rows, in_id_order, renumbered, row_label
 from im2rec.output import Output
 from im2rec.record_set import family_lists, read_classes
 
@@ -38,6 +39,7 @@ class ListOptions:
     with a dot, in lower case. train_ratio, test_ratio: shares from 0 to 1; None = not given.
     chunks: equal parts to cut the list into first. stratify: split each class by the ratios. ids:
     "run" numbers images over the whole run in scan order, "per-list" each list from 0 in its order.
+    layout: "insightface" puts each list in the order of its classes, with ids from 1.
     if_changed: leave a file alone that has these bytes already.
     """
 
@@ -53,6 +55,7 @@ class ListOptions:
     chunks: int = 1
     stratify: bool = False
     ids: str = "run"
+    layout: str = "plain"
     if_changed: bool = False
     fsync: bool = True
 
@@ -110,7 +113,9 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
     with Output(prefix, fsync=options.fsync, keep=True) as output:  # what pack may go on with
         files = {}
         for suffix, part in lists:
-            if options.ids == "per-list":
+            if options.layout == "insightface":
+                part = renumbered(in_id_order(part), FIRST_IMAGE_KEY)
+            elif options.ids == "per-list":
                 part = renumbered(part)
             name = f"{output.stem}{suffix}.lst"
             files[name] = output.write(name, "".join(part).encode())
@@ -135,6 +140,7 @@ def _check_options(options: ListOptions) -> None:
     for name, value, known in (
         ("label-from", options.label_from, ("top", "leaf")),
         ("ids", options.ids, ("run", "per-list")),
+        ("layout", options.layout, LAYOUTS),
     ):
         if value not in known:
             raise OptionError(f"--{name} {value!r}, expected {' or '.join(known)}")

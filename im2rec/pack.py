@@ -30,6 +30,8 @@ from im2rec.errors import (
     TooManyFailures,
     printable,
 )
+from im2rec.face_set import PROPERTY, FaceSet, is_property
+from im2rec.identities import LAYOUTS
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
     IMAGE_TIMEOUT,
@@ -73,8 +75,10 @@ class PackOptions:
     that may be left out; with `failures_are_percent` a percentage of the rows. workers: as
     `pool.worker_count` takes it. start_method: of multiprocessing; None = the fastest safe one.
     image_timeout: seconds that one image may take; 0 = any. resume: keep whole shards if the run is
-    stopped, and begin with those that an earlier one kept. if_changed: leave a file of an older set
-    alone that has the same bytes. fsync: flush to disk before a name becomes final.
+    stopped, and begin with those that an earlier one kept. layout: "insightface" adds InsightFace's
+    records of identities and a file `property` to a list that is in their order. if_changed: leave
+    a file of an older set alone that has the same bytes. fsync: flush to disk before a name becomes
+    final.
     """
 
     image: ImageOptions = field(default_factory=ImageOptions)
@@ -89,6 +93,7 @@ class PackOptions:
     start_method: str | None = None
     image_timeout: float = IMAGE_TIMEOUT
     resume: bool = False
+    layout: str = "plain"
     if_changed: bool = False
     fsync: bool = True
 
@@ -99,6 +104,7 @@ class PackReport(Tally):
 
     resumed: shards that a stopped run had kept; unused: how many of those were packed again, by the
     reason why. files: the set's names, in PREFIX's folder; changed: those that were written.
+    identities: how many the set has in InsightFace's layout.
     """
 
     list_path: str
@@ -110,6 +116,7 @@ class PackReport(Tally):
     unused: dict[str, int] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    identities: int = 0
 
 
 Progress = Callable[[PackReport, int], None]  # the report so far, and how many rows are done
@@ -223,6 +230,7 @@ def pack_list(
     classes = read_classes(class_map) if class_map else None
     if not images:
         raise NothingPacked(list_path, 0, 0, root)
+    faces = _face_set(images, prefix) if options.layout == "insightface" else None
     with (
         Output(
             prefix, fsync=options.fsync, keep=options.resume, longest=".manifest.json"
@@ -230,7 +238,7 @@ def pack_list(
         SetWriter(output, options.shard_size) as writer,
     ):
         progress(report, 0)
-        digests = _pack_parts(images, root, options, output, writer, report, progress)
+        digests = _pack_parts(images, root, options, output, writer, report, faces, progress)
         if not report.packed:
             raise NothingPacked(list_path, report.rows, report.rows, root)
         shards, files = writer.finish(digests)
@@ -241,11 +249,25 @@ def pack_list(
             files[name] = output.write(name, _failure_rows(report.failures))
         name = f"{stem}.manifest.json"
         contents = _manifest(images, options, report, shards, classes)
+        if faces:
+            report.identities = len(faces)
+            contents["identity_records"] = faces.records
+            contents["label_widths"]["2"] = faces.records  # first and last key
+            files[PROPERTY] = output.write(PROPERTY, faces.property_line())
         files[name] = output.write(name, write_manifest(contents))
         older = {*manifest_names(prefix), f"{stem}.failures.tsv", f"{stem}.rec"}
         report.files = tuple(files)
         report.changed = tuple(output.publish(files, older, if_changed=options.if_changed))
     return report
+
+
+def _face_set(images: ImageList, prefix: str) -> FaceSet:
+    """What InsightFace's layout adds to a list. Raises InputError, and OutputError where a file
+    stands in the way of `property`."""
+    path = os.path.join(os.path.dirname(prefix), PROPERTY)
+    if os.path.lexists(path) and not is_property(path):
+        raise OutputError(path, "it is there, and is no property file of InsightFace", "move it")
+    return FaceSet(images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,6 +415,16 @@ def _check_options(options: PackOptions) -> None:
         raise OptionError("--resume goes on by whole shards: it needs --shards or --shard-size")
     if not options.image_timeout >= 0:
         raise OptionError(f"image-timeout {options.image_timeout}, expected seconds, or 0 for none")
+    if options.layout not in LAYOUTS:
+        raise OptionError(f"layout {options.layout!r} is none of {[*LAYOUTS]}")
+    if options.layout != "plain":
+        if options.shards is not None or options.shard_size is not None:
+            raise OptionError("--layout insightface is one file; its readers take no shards")
+        if options.max_failures:
+            raise OptionError(
+                "--layout insightface leaves no hole in the keys, so that no image may fail: take "
+                "those that do out of ROOT and list anew"
+            )
     if options.max_failures < 0 or (options.failures_are_percent and options.max_failures > 100):
         raise OptionError(f"max-failures {options.max_failures}, expected N >= 0, or 0% to 100%")
 
@@ -469,7 +501,8 @@ class _Joiner:
     The parts are packed in any order and held by their workers. As soon as all before it are known,
     a part gets its place in the set, and its worker writes it there when it is next free. plan: the
     parts, and the shards that are there already, in list order; notes: what is told of shards that
-    are whole.
+    are whole; faces: what follows the images in InsightFace's layout; work: the folder for what
+    memory cannot hold.
     """
 
     def __init__(
@@ -484,10 +517,12 @@ class _Joiner:
         workers: int,
         plan: Iterator[_Slice | WholeShard],
         notes: ShardNotes | None,
+        faces: FaceSet | None,
+        work: str,
     ) -> None:
         self._images, self._root, self._options = images, root, options
         self._writer, self._report, self._progress = writer, report, progress
-        self._plan, self._notes = plan, notes
+        self._plan, self._notes, self._faces, self._work = plan, notes, faces, work
         self._next = next(plan, None)
         self._allowed = _allowed_failures(options, len(images))
         self._ahead = workers * pool.IN_FLIGHT
@@ -545,6 +580,8 @@ class _Joiner:
             self._progress(self._report, self._rows_done)
             self._check_failures()
             if self._rows_done == len(self._images):
+                if self._faces:
+                    self._faces.write_records(self._writer, self._work)
                 self._writer.end()
 
     def _place(self, worker: int, job: Job, stats: ShardStats) -> None:
@@ -554,6 +591,8 @@ class _Joiner:
         self._orders[worker].append((job.part, pieces))
         if self._notes:
             self._notes.placed(number, job.first, job.last, stats, pieces)
+        if self._faces:
+            self._faces.take(stats)
         self._report.count(stats.packed, stats.failures, stats.remarks)
         self._rows_done = job.last
 
@@ -582,6 +621,7 @@ def _pack_parts(
     output: Output,
     writer: SetWriter,
     report: PackReport,
+    faces: FaceSet | None,
     progress: Progress,
 ) -> dict[str, str]:
     """Packs every row into the files that the writer plans; the sha256 of each. The report says how
@@ -617,6 +657,8 @@ def _pack_parts(
         workers=workers,
         plan=_plan(len(images), options, there),
         notes=notes,
+        faces=faces,
+        work=output.work,
     )
 
     with pool.Pool(
@@ -764,4 +806,5 @@ def _deciding(options: PackOptions) -> dict[str, Any]:
         "pack_label": options.pack_label,
         "shards": options.shards,
         "shard_size": options.shard_size,
+        "layout": options.layout,
     }

@@ -87,12 +87,14 @@ class ShardSpec:
 @dataclass(frozen=True, slots=True)
 class ShardStats:
     """What came of a ShardSpec, all in list order. sources: the state of each row's source file,
-    STATE_SIZE bytes each, as `state_of` has them."""
+    STATE_SIZE bytes each, as `state_of` has them. sizes: each width and height that a packed image
+    has, in pixels, with the first row of it."""
 
     packed: tuple[Packed, ...]
     failures: tuple[Failure, ...]
     remarks: tuple[Remark, ...]
     sources: bytes
+    sizes: dict[tuple[int, int], int]
 
 
 @dataclass(kw_only=True)
@@ -158,6 +160,7 @@ def pack_rows(spec: ShardSpec, out: _Lines, reader: ImageReader) -> ShardStats:
     failures: list[Failure] = []
     remarks: list[Remark] = []
     sources: list[bytes] = []
+    sizes: dict[tuple[int, int], int] = {}
     root = os.fsencode(spec.root)  # a list's paths are UTF-8 whatever the locale
     entries = list(parse_rows(spec.rows))
     files = reader.read([os.path.join(root, entry.path.encode()) for entry in entries])
@@ -178,9 +181,10 @@ def pack_rows(spec: ShardSpec, out: _Lines, reader: ImageReader) -> ShardStats:
         size, facts = sum(map(len, pieces)), image.facts
         turned, other = facts.orientation != 1, facts.kind not in ("jpeg", "png")
         packed.append(Packed(row, entry.id, size, len(labels), turned, facts.cmyk, other))
+        sizes.setdefault((image.width, image.height), row)
         remarks += [Remark(row, entry.path, text) for text in image.remarks]
     pool.note(None)
-    return ShardStats(tuple(packed), tuple(failures), tuple(remarks), b"".join(sources))
+    return ShardStats(tuple(packed), tuple(failures), tuple(remarks), b"".join(sources), sizes)
 
 
 def _framed(header: bytes, image: bytes) -> list[bytes]:

@@ -345,7 +345,7 @@ def test_png_quality_is_opencv_s_compression(level: int) -> None:
 
 def test_pass_through_gives_the_file_s_bytes_once_it_is_whole() -> None:
     options = ImageOptions(pass_through=True, resize=9, encoding=".png", color=0)
-    assert convert(PHOTO, options, 0) == PackedImage(PHOTO, identify(PHOTO))
+    assert convert(PHOTO, options, 0) == PackedImage(PHOTO, identify(PHOTO), 160, 120)
     assert refusal(PHOTO[:-2], options) == "truncated: no end-of-image marker"
 
 

@@ -567,6 +567,7 @@ def test_the_manifest_says_how_the_set_was_made(tmp_path: Path) -> None:
             "pack_label": True,
             "shards": None,
             "shard_size": None,
+            "layout": "plain",
         },
         "list": {"file": "set.lst", "sha256": hashlib.sha256(Path(path).read_bytes()).hexdigest()},
         "rows": 1,

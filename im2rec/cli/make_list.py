@@ -80,6 +80,14 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     show_default=True,
     help="Ids 0..N-1 over all lists, or anew in each list (InsightFace wants a key 0 in each).",
 )
+@click.option(
+    "--layout",
+    type=click.Choice(["plain", "insightface"]),
+    default="plain",
+    show_default=True,
+    help="insightface: each list in the order of its classes, with ids from 1, as `im2rec pack "
+    "--layout insightface` takes it.",
+)
 @if_changed
 @fsync
 @common

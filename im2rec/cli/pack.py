@@ -141,6 +141,13 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
     metavar="N",
     help="Labels that every row must have.  [default: any]",
 )
+@click.option(
+    "--layout",
+    type=click.Choice(["plain", "insightface"]),
+    default="plain",
+    show_default=True,
+    help="insightface: with its records of identities and the file `property`.",
+)
 @click.option("--shards", type=click.IntRange(1), metavar="N", help="Cut the set into N shards.")
 @click.option(
     "--shard-size",
@@ -245,6 +252,11 @@ def pack_command(
         )
         lists = [path for path in lists if path not in empty]
     if len(lists) > 1:
+        if settings.layout == "insightface":
+            raise OptionError(
+                f"{len(lists)} lists: --layout insightface is for one list in a folder, for there "
+                "is one `property`; name it"
+            )
         check_apart(lists)
     if depfile_target and not depfile:
         raise OptionError("--depfile-target means nothing without --depfile")
@@ -343,6 +355,13 @@ def _print_pack_report(report: PackReport, talk: Talk) -> None:
         f"{printable(report.prefix)}: {report.packed} of {count_text(report.rows, 'image')} packed"
         f"{shards}, {size_text(report.bytes)}{'' if report.changed else ', unchanged'}"
     )
+    if report.identities:
+        talk.info(f"property: {count_text(report.identities, 'identity')}")
+        if os.path.basename(report.prefix) != "train":
+            talk.warn(
+                f"{printable(report.prefix)}: InsightFace looks for train.rec and train.idx; "
+                "rename them, or pack a list of that name"
+            )
     if report.failed:
         left_out = count_text(report.failed, "image")
         talk.warn(f"left out: {left_out}, listed in {printable(report.prefix)}.failures.tsv")
