@@ -22,11 +22,13 @@ How the house is laid out; imports go down only:
              index_check           what is wrong with an index, beside its record files
              readers               what each reader asks of a set, as rules
              facts                 what these are about, gathered while a set is walked
+             labelling             labels of others meet the images: the rows of a list
              record_set            a set on disk: its names, finding it again, its manifest
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
              output                files whole or not at all
              depfile               what a set is made of, for Make and Ninja
              identities            InsightFace's records of identities
+             annotations           labels as others keep them: CSV, COCO, Pascal VOC
              jpeg_scan             what a JPEG's scan says beside being decoded
     floor 1  image_file            what an image file says before it is decoded
              detection             the labels of a picture with boxes

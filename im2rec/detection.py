@@ -31,7 +31,7 @@ def build(objects: Iterable[Sequence[float]], more: Sequence[float] = ()) -> tup
     """
     those = [tuple(each) for each in objects]
     if not those:
-        return NO_OBJECT
+        return no_object()
     widths = {len(each) for each in those}
     if len(widths) > 1:
         raise ValueError(f"objects of {' and '.join(map(str, sorted(widths)))} numbers")
@@ -57,6 +57,12 @@ def check(labels: Sequence[float]) -> str | None:
         if fault:
             return f"object {number}: {fault}"
     return None
+
+
+def no_object(width: int = OBJECT_WIDTH) -> tuple[float, ...]:
+    """The pad: the label array of a picture without any object, beside those whose objects have
+    this width."""
+    return (float(HEADER_WIDTH), float(width), *NO_OBJECT[2:], *[0.0] * (width - OBJECT_WIDTH))
 
 
 def is_pad(labels: Sequence[float]) -> bool:

@@ -49,6 +49,24 @@ class ListError(Im2recError):
         return "\n".join(lines)
 
 
+class AnnotationError(Im2recError):
+    """Labels of others that no list can be made of.
+
+    faults: (place, what is wrong) for the first of them; count: how many in all. A place is a file
+    and what of it: a line, or an item of its JSON.
+    """
+
+    def __init__(self, path: str, faults: tuple[tuple[str, str], ...], count: int) -> None:
+        super().__init__(path, faults, count)
+        self.path, self.faults, self.count = path, faults, count
+
+    def __str__(self) -> str:
+        lines = [printable(f"{place}: {found}") for place, found in self.faults]
+        if self.count > len(self.faults):
+            lines.append(f"{printable(self.path)}: {self.count - len(self.faults)} more at fault")
+        return "\n".join(lines)
+
+
 class RecordError(Im2recError):
     """A `.rec` whose framing is broken.
 

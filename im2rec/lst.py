@@ -263,7 +263,7 @@ def parse_row(line: bytes) -> Entry:
     if len(fields[-1]) > MAX_PATH:
         found = f"the path {_shown(fields[-1])} has {len(fields[-1])} bytes"
         raise ValueError(f"{found}, expected at most {MAX_PATH}")
-    return Entry(_id(fields[0]), tuple([_label(field) for field in fields[1:-1]]), path)
+    return Entry(_id(fields[0]), tuple([parse_label(field) for field in fields[1:-1]]), path)
 
 
 def _id(field: bytes) -> int:
@@ -276,7 +276,9 @@ def _id(field: bytes) -> int:
     return value
 
 
-def _label(field: bytes) -> float:
+def parse_label(field: bytes) -> float:
+    """A label as a list has it. Raises ValueError for what is no number, or none that float32
+    holds."""
     try:
         if field.isdigit() and len(field) < 8:  # as most are: float32 holds it
             return float(field)

@@ -15,12 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
+from typing import TYPE_CHECKING
 
 from im2rec.errors import InputError, OptionError, printable
 from im2rec.identities import FIRST_IMAGE_KEY, LAYOUTS
 from im2rec.lst import format_rows, in_id_order, renumbered, row_label
 from im2rec.output import Output
 from im2rec.record_set import family_lists, read_classes
+
+if TYPE_CHECKING:
+    from im2rec.labelling import Labelled  # at run time only where it is needed
 
 DEFAULT_EXTENSIONS = (".jpeg", ".jpg", ".png")  # im2rec.py's
 DEFAULT_SEED = 100  # im2rec.py's
@@ -41,6 +45,10 @@ class ListOptions:
     "run" numbers images over the whole run in scan order, "per-list" each list from 0 in its order.
     layout: "insightface" puts each list in the order of its classes, with ids from 1.
     if_changed: leave a file alone that has these bytes already.
+
+    labels: a table that the labels come from, in the place of folders. detection: a COCO file or a
+    VOC folder that boxes come from; image_set: the name of VOC's images to list; negatives,
+    bad_boxes, difficult: as in `labelling.BoxRules`.
     """
 
     label_from: str = "top"
@@ -58,6 +66,12 @@ class ListOptions:
     layout: str = "plain"
     if_changed: bool = False
     fsync: bool = True
+    labels: str | None = None
+    detection: str | None = None
+    image_set: str | None = None
+    negatives: str = "drop"
+    bad_boxes: str = "fail"
+    difficult: str = "keep"
 
 
 @dataclass
@@ -88,6 +102,7 @@ class ListReport:
     unlistable: list[tuple[str, str]] = field(default_factory=list)
     older_lists: list[str] = field(default_factory=list)
     nested_folders: int = 0
+    labelled: Labelled | None = None
 
     @property
     def images(self) -> int:
@@ -106,7 +121,11 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
         found = "is not a folder" if os.path.exists(root) else "there is no such folder"
         raise InputError(root, f"ROOT: {found}", "the order is PREFIX ROOT")
     report = ListReport(root)
-    rows = _Scan(root, options, report).rows()
+    scan = _Scan(root, options, report)
+    if options.labels is None and options.detection is None:
+        rows = scan.rows()
+    else:
+        rows = _labelled_rows(scan.paths(), options, report)
     if options.shuffle:
         _shuffle(rows, options.seed)
     lists = list(_split(rows, options))
@@ -130,7 +149,31 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
     return report
 
 
+def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -> list[str]:
+    """The rows of the images that a file of labels names; fills in the report."""
+    from im2rec import annotations, labelling
+
+    root, classes = report.root, options.classes
+    if options.labels is not None:
+        found = labelling.label_table(options.labels, root, paths, classes, options.extensions)
+        if options.stratify and found.label_width > 1:
+            raise OptionError("--stratify splits by one label; the rows have several")
+    else:
+        where = str(options.detection)
+        source = (
+            annotations.read_voc(where, options.image_set)
+            if os.path.isdir(where)
+            else annotations.read_coco(where)
+        )
+        rules = labelling.BoxRules(options.negatives, options.bad_boxes, options.difficult)
+        found = labelling.label_boxes(source, root, paths, classes, rules)
+    report.labelled, report.classes, report.class_counts = found, found.classes, found.class_counts
+    rows, found.rows = found.rows, []
+    return rows
+
+
 def _check_options(options: ListOptions) -> None:
+    _check_sources(options)
     train, test = options.train_ratio, options.test_ratio
     for name, ratio in (("train-ratio", train), ("test-ratio", test)):
         if ratio is not None and not 0 <= ratio <= 1:  # false for a NaN, too
@@ -141,6 +184,9 @@ def _check_options(options: ListOptions) -> None:
         ("label-from", options.label_from, ("top", "leaf")),
         ("ids", options.ids, ("run", "per-list")),
         ("layout", options.layout, LAYOUTS),
+        ("negatives", options.negatives, ("drop", "pad", "fail")),
+        ("bad-boxes", options.bad_boxes, ("fail", "drop")),
+        ("difficult", options.difficult, ("keep", "drop", "column")),
     ):
         if value not in known:
             raise OptionError(f"--{name} {value!r}, expected {' or '.join(known)}")
@@ -152,6 +198,27 @@ def _check_options(options: ListOptions) -> None:
         raise OptionError("--stratify needs --train-ratio or --test-ratio")
     if not options.extensions:
         raise OptionError("--exts names no extension")
+
+
+def _check_sources(options: ListOptions) -> None:
+    """What labels from elsewhere exclude, and what means nothing without them."""
+    if options.labels is not None and options.detection is not None:
+        raise OptionError("--labels and --detection exclude each other")
+    given = "--labels" if options.labels is not None else "--detection"
+    if options.labels is None and options.detection is None:
+        given = ""
+    if given and (options.label_from != "top" or not options.recursive):
+        raise OptionError(f"{given} has the labels; it excludes --label-from and --no-recursive")
+    if options.detection is None:
+        defaults = ListOptions()
+        for name in ("image_set", "negatives", "bad_boxes", "difficult"):
+            if getattr(options, name) != getattr(defaults, name):
+                flag = name.replace("_", "-")
+                raise OptionError(f"--{flag} means nothing without --detection")
+    elif options.stratify:
+        raise OptionError("--stratify splits by one label; --detection gives many")
+    elif options.image_set is not None and not os.path.isdir(options.detection):
+        raise OptionError("--image-set is of a VOC folder; --detection names none")
 
 
 # --- scanning ---------------------------------------------------------------------------------
@@ -185,6 +252,18 @@ class _Scan:
         else:
             groups = self._top_groups(folders)
         return self._numbered(self._labelled(groups))
+
+    def paths(self) -> list[str]:
+        """Every image's path below ROOT. Raises InputError where there is none."""
+        found = [
+            _below(inside, name)
+            for inside, names in self._folders()
+            if names
+            for name in names.split("/")
+        ]
+        if not found:
+            raise self._nothing_found()
+        return found
 
     def _top_groups(self, folders: list[_Folder]) -> list[tuple[str, list[_Folder]]]:
         """The folders directly under ROOT, each with those in it that have images."""

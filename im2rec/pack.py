@@ -20,10 +20,11 @@ from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from im2rec import __version__, pool
+from im2rec import __version__, detection, pool
 from im2rec.depfile import format_rule, is_rules, writable
 from im2rec.errors import (
     InputError,
+    ListError,
     NothingPacked,
     OptionError,
     OutputError,
@@ -43,7 +44,7 @@ from im2rec.image_ops import (
     load_codecs,
     prepare_worker,
 )
-from im2rec.lst import ImageList, read_list
+from im2rec.lst import MAX_FAULTS, ImageList, read_list
 from im2rec.output import Output, writing
 from im2rec.part import Done, Failure, Job, Packer, ShardStats, Tally, is_missing
 from im2rec.record_set import (
@@ -70,20 +71,22 @@ class PackOptions:
     """How a list is packed.
 
     image: what is done to each picture. pack_label: store every label; False stores the first.
-    label_width: labels that every row must have, None = any. allow_outside_root: follow paths that
-    leave ROOT. shards, shard_size: at most one of them; shard_size in bytes. max_failures: images
-    that may be left out; with `failures_are_percent` a percentage of the rows. workers: as
-    `pool.worker_count` takes it. start_method: of multiprocessing; None = the fastest safe one.
-    image_timeout: seconds that one image may take; 0 = any. resume: keep whole shards if the run is
-    stopped, and begin with those that an earlier one kept. layout: "insightface" adds InsightFace's
-    records of identities and a file `property` to a list that is in their order. if_changed: leave
-    a file of an older set alone that has the same bytes. fsync: flush to disk before a name becomes
-    final.
+    label_width: labels that every row must have, None = any. detection: every row's labels must be
+    those of a picture with boxes, and nothing is done that would falsify them. allow_outside_root:
+    follow paths that leave ROOT. shards, shard_size: at most one of them; shard_size in bytes.
+    max_failures: images that may be left out; with `failures_are_percent` a percentage of the rows.
+    workers: as `pool.worker_count` takes it. start_method: of multiprocessing; None = the fastest
+    safe one. image_timeout: seconds that one image may take; 0 = any. resume: keep whole shards if
+    the run is stopped, and begin with those that an earlier one kept. layout: "insightface" adds
+    InsightFace's records of identities and a file `property` to a list that is in their order.
+    if_changed: leave a file of an older set alone that has the same bytes. fsync: flush to disk
+    before a name becomes final.
     """
 
     image: ImageOptions = field(default_factory=ImageOptions)
     pack_label: bool = True
     label_width: int | None = None
+    detection: bool = False
     allow_outside_root: bool = False
     shards: int | None = None
     shard_size: int | None = None
@@ -405,6 +408,10 @@ def _check_options(options: PackOptions) -> None:
         raise OptionError(f"resize {image.resize}: no image of that size can be packed")
     if not 1 <= image.max_pixels <= OPENCV_MAX_PIXELS:
         raise OptionError(f"max-pixels {image.max_pixels}, expected 1 to {OPENCV_MAX_PIXELS}")
+    if options.detection and image.center_crop:
+        raise OptionError("--detection excludes --center-crop: the boxes would be wrong")
+    if options.detection and not options.pack_label:
+        raise OptionError("--detection excludes --no-pack-label: the boxes are labels")
     if options.shards is not None and options.shard_size is not None:
         raise OptionError("--shards and --shard-size exclude each other")
     for name in ("shards", "shard_size", "workers", "label_width"):
@@ -430,7 +437,10 @@ def _check_options(options: PackOptions) -> None:
 
 
 def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
-    """What the options ask of a list. Raises InputError."""
+    """What the options ask of a list. Raises InputError, and ListError for labels that are no
+    boxes."""
+    if options.detection:
+        _check_boxes(images)
     width = options.label_width
     others = sorted(set(images.label_widths) - {width})
     if width is not None and others:
@@ -447,6 +457,20 @@ def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
         )
     if images.leaves_root and not options.allow_outside_root:
         _check_inside(images, root)
+
+
+def _check_boxes(images: ImageList) -> None:
+    """Raises ListError where a row's labels are not those of a picture with boxes."""
+    faults: list[tuple[int, str]] = []
+    count = 0
+    for line, entry in images.numbered():
+        fault = detection.check(entry.labels)
+        if fault:
+            count += 1
+            if len(faults) < MAX_FAULTS:
+                faults.append((line, fault))
+    if count:
+        raise ListError(images.path, tuple(faults), count)
 
 
 def _check_inside(images: ImageList, root: str) -> None:

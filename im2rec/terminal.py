@@ -358,11 +358,11 @@ class Progress:
 
 
 def count_text(number: int, noun: str) -> str:
-    """A number with its noun: 1 image, 2 images, 3 classes, 4 identities."""
+    """A number with its noun: 1 image, 2 images, 3 classes, 4 boxes, 5 identities."""
     if noun.endswith("y"):
         plural = noun.removesuffix("y") + "ies"
     else:
-        plural = noun + ("es" if noun.endswith("s") else "s")
+        plural = noun + ("es" if noun.endswith(("s", "x")) else "s")
     return f"{number} {noun if number == 1 else plural}"
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from im2rec import errors
 from im2rec.errors import (
+    AnnotationError,
     BusyError,
     Im2recError,
     ImageError,
@@ -45,6 +46,14 @@ ERRORS: dict[str, tuple[Im2recError, str]] = {
     "list with more": (
         ListError("a.lst", ((2, "no id"),), 23),
         "a.lst:2: no id\na.lst: 22 more rows at fault",
+    ),
+    "annotations": (
+        AnnotationError("a.csv", (("a.csv:2", "no path"), ("a.csv:5", "two\nlines")), 2),
+        "a.csv:2: no path\na.csv:5: two\\nlines",
+    ),
+    "annotations with more": (
+        AnnotationError("a.json", (("a.json: images[3]", "no id"),), 23),
+        "a.json: images[3]: no id\na.json: 22 more at fault",
     ),
     "record": (RecordError("a.rec", 16, "magic", "no magic"), "a.rec: byte 16: no magic"),
     "payload": (PayloadError("3 bytes"), "3 bytes"),

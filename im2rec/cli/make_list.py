@@ -13,6 +13,7 @@ from im2rec.interrupts import signals_held
 from im2rec.terminal import EXIT_DONE, EXIT_PROBLEMS, MAX_LINES, Talk, count_text, say_error
 
 if TYPE_CHECKING:
+    from im2rec.labelling import Labelled
     from im2rec.make_list import ListReport
 
 
@@ -88,6 +89,38 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     help="insightface: each list in the order of its classes, with ids from 1, as `im2rec pack "
     "--layout insightface` takes it.",
 )
+@click.option(
+    "--labels",
+    metavar="FILE",
+    help="A .csv or .tsv with a path and its labels a row, in the place of class folders.",
+)
+@click.option(
+    "--detection",
+    metavar="FILE|DIR",
+    help="Boxes for a detection list: a COCO file (.json), or a Pascal VOC folder.",
+)
+@click.option("--image-set", metavar="NAME", help="VOC: list ImageSets/Main/NAME.txt alone.")
+@click.option(
+    "--negatives",
+    type=click.Choice(["drop", "pad", "fail"]),
+    default="drop",
+    show_default=True,
+    help="Images without an object; pad: a row `2 5 -1 0 0 0 0`, which few readers take.",
+)
+@click.option(
+    "--bad-boxes",
+    type=click.Choice(["fail", "drop"]),
+    default="fail",
+    show_default=True,
+    help="Boxes without area, or over a pixel beyond the picture.",
+)
+@click.option(
+    "--difficult",
+    type=click.Choice(["keep", "drop", "column"]),
+    default="keep",
+    show_default=True,
+    help="VOC's difficult objects; column: a sixth number of each object tells.",
+)
 @if_changed
 @fsync
 @common
@@ -99,6 +132,8 @@ def make_list_command(
     The folders directly under ROOT are the classes, in code point order from 0, as torchvision's
     ImageFolder has them; their names go to PREFIX.classes.txt. With ratios or chunks there are
     several lists, and each image is in exactly one.
+
+    With --labels or --detection the labels come from a file, and the rows stand in its order.
     """
     with signals_held():  # an exception amid an import may become another
         from im2rec.make_list import DEFAULT_EXTENSIONS, ListOptions, make_list
@@ -123,9 +158,12 @@ def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: Ta
         talk.info(
             f"{printable(str(report.classes_path))}: {count_text(len(report.classes), 'class')}"
         )
+        noun = "object" if report.labelled and report.labelled.objects else "image"
         for number, name in enumerate(report.classes):
             count = report.class_counts[number]
-            talk.details(f"class {number} {printable(name)}: {count_text(count, 'image')}")
+            talk.details(f"class {number} {printable(name)}: {count_text(count, noun)}")
+    if report.labelled:
+        _print_labelled(report.labelled, talk)
     for name in report.older_lists:
         talk.warn(f"{printable(name)}: of an earlier run; remove it, or `im2rec pack` may take it")
     if report.nested_folders > 1:
@@ -164,3 +202,33 @@ def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: Ta
         ),
         "folders without an image",
     )
+
+
+def _print_labelled(found: Labelled, talk: Talk) -> None:
+    source = printable(found.source)
+    if found.header is not None:
+        talk.info(f"{source}: its first row is its header: {printable(found.header)}")
+    if found.objects:
+        talk.info(
+            f"{source}: {count_text(found.objects, 'object')}, label_width {found.label_width}"
+        )
+    if found.difficult:
+        talk.info(f"{source}: {count_text(found.difficult, 'object')} marked as difficult")
+    if found.without_row:
+        talk.info(
+            f"passed over: {count_text(found.without_row, 'image')} that {source} does not name"
+        )
+    if found.crowd:
+        talk.info(f"left out: {count_text(found.crowd, 'box')} around crowds (iscrowd)")
+    if found.negatives:
+        what = "listed with the pad" if found.padded else "left out (--negatives)"
+        talk.warn(f"{count_text(found.negatives, 'image')} without an object: {what}")
+    if found.turned:
+        images = count_text(found.turned, "image")
+        talk.warn(f"{images} with an EXIF turn: boxes are taken for those of the turned picture")
+    if found.clipped:
+        boxes = count_text(found.clipped, "box")
+        talk.warn(f"clipped: {boxes} that reached up to a pixel beyond the picture")
+    if found.bad:
+        boxes = count_text(found.bad, "box")
+        talk.warn(f"left out: {boxes} without area or beyond the picture")

@@ -148,6 +148,11 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
     show_default=True,
     help="insightface: with its records of identities and the file `property`.",
 )
+@click.option(
+    "--detection",
+    is_flag=True,
+    help="Check that every row has the labels of a picture with boxes, and keep them right.",
+)
 @click.option("--shards", type=click.IntRange(1), metavar="N", help="Cut the set into N shards.")
 @click.option(
     "--shard-size",
@@ -278,6 +283,8 @@ def pack_command(
         for path in lists:
             report = _pack_one(path, root, settings, talk)
             _print_pack_report(report, talk)
+            if settings.detection and report.turned:
+                _warn_of_turns(report, image.color, talk)
     return EXIT_DONE
 
 
@@ -378,3 +385,14 @@ def _print_pack_report(report: PackReport, talk: Talk) -> None:
     for count, what in counted if report.pass_through else ():
         if count:
             talk.warn(f"{count_text(count, 'image')} {what}")
+
+
+def _warn_of_turns(report: PackReport, color: int, talk: Talk) -> None:
+    """Says which picture the boxes must belong to where there is an EXIF turn: a list does not."""
+    if report.pass_through:
+        what = "kept: boxes of the turned picture are right for readers that follow it"
+    elif color == -1:
+        what = "left out (--color -1): boxes of the turned picture are wrong now"
+    else:
+        what = "made: boxes of the picture before it are wrong now"
+    talk.warn(f"{count_text(report.turned, 'image')} with an EXIF turn, which was {what}")

@@ -1,0 +1,376 @@
+"""Labels of others meet the images of ROOT: the rows of a list come out."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from im2rec import detection
+from im2rec.annotations import Annotations, Box, Faults, Picture, Row, is_class_name, read_table
+from im2rec.errors import ImageError, InputError
+from im2rec.image_file import ImageFacts, identify
+from im2rec.lst import format_float32, format_label, parse_label
+from im2rec.record_set import read_classes
+
+MAX_OUTSIDE = 1.0  # pixels that a box may reach beyond the picture; it is clipped
+ROUNDING = 0.01  # pixels; not worth a word, for COCO's numbers have two decimals
+_HEAD = 1 << 16  # bytes of a JPEG that nearly always hold all before its scan
+
+
+@dataclass(frozen=True, slots=True)
+class BoxRules:
+    """What becomes of boxes. negatives: images without an object are left out ("drop"), get the
+    label array that says so ("pad"), or are an error ("fail"). bad_boxes: those without area or
+    beyond the picture, "fail" or "drop". difficult: VOC's difficult objects are listed as others
+    are ("keep"), left out ("drop"), or each object has a sixth number that tells ("column")."""
+
+    negatives: str = "drop"
+    bad_boxes: str = "fail"
+    difficult: str = "keep"
+
+
+@dataclass
+class Labelled:
+    """Rows, ids 0..N-1, in the order of their source; and what came of it.
+
+    source: the file or folder; classes: names in number order, None where labels are numbers;
+    class_counts: images of each, or objects; header: a table's first row, where it was taken for
+    its header; without_row: images of ROOT that the source does not name; label_width: labels of
+    the longest row.
+
+    Of boxes: objects: how many are listed; difficult, crowd: how many were found; clipped: how many
+    reached a little beyond their picture; bad: how many were left out; negatives: images without an
+    object; padded: whether those have a row; turned: images with boxes that have an EXIF turn.
+    """
+
+    source: str
+    rows: list[str] = field(default_factory=list)
+    classes: list[str] | None = None
+    class_counts: Counter[int] = field(default_factory=Counter)
+    header: str | None = None
+    without_row: int = 0
+    label_width: int = 0
+    objects: int = 0
+    difficult: int = 0
+    crowd: int = 0
+    clipped: int = 0
+    bad: int = 0
+    negatives: int = 0
+    padded: bool = False
+    turned: int = 0
+
+    def add(self, labels: Sequence[str], path: str) -> None:
+        """A row more."""
+        joined = "\t".join(labels)
+        self.rows.append(f"{len(self.rows)}\t{joined}\t{path}\n")
+        self.label_width = max(self.label_width, len(labels))
+
+
+class Files:
+    """The images of ROOT, found by the names that others have for them.
+
+    paths: of all, below ROOT. faults: where what is wrong is noted.
+    """
+
+    def __init__(self, root: str, paths: Iterable[str], faults: Faults) -> None:
+        self.root = root
+        self._paths = frozenset(paths)
+        self._faults = faults
+        self._stems: dict[str, list[str]] | None = None  # made when first asked for
+        self._taken: dict[str, str] = {}  # path: the place that names it
+
+    @property
+    def without_row(self) -> int:
+        """Images that were not taken."""
+        return len(self._paths) - len(self._taken)
+
+    def is_there(self, name: str) -> bool:
+        """Whether a name is that of an image."""
+        return bool(self._matches(name))
+
+    def take(self, place: str, names: Sequence[str]) -> str | None:
+        """The path of the image with the first of these names that there is; None, and a fault,
+        where there is none, or where another place has it."""
+        several: list[str] = []
+        for name in names:
+            matches = self._matches(name)
+            if len(matches) == 1:
+                return self._take(place, matches[0])
+            several = several or matches
+        if several:
+            shown = ", ".join(several[:3])
+            self._faults.add(place, f"{names[0]} may be any of {shown}; give it its extension")
+        else:
+            self._faults.add(place, self._missing(names[-1]))
+        return None
+
+    def _take(self, place: str, path: str) -> str | None:
+        if self._taken.setdefault(path, place) != place:
+            self._faults.add(place, f"{path} stands there twice, first at {self._taken[path]}")
+            return None
+        return path
+
+    def _matches(self, name: str) -> list[str]:
+        """The paths that a name may mean: itself, or what it is without its extension."""
+        for path in dict.fromkeys((_plain(name), _plain(name.replace("\\", "/")))):
+            if path in self._paths:
+                return [path]
+            if self._stems is None:
+                self._stems = {}
+                for each in sorted(self._paths):
+                    self._stems.setdefault(os.path.splitext(each)[0], []).append(each)
+            if path in self._stems:
+                return self._stems[path]
+        return []
+
+    def _missing(self, name: str) -> str:
+        if posixpath.isabs(name) or os.path.isabs(name):
+            return f"{name} is an absolute path, expected one that starts from ROOT"
+        if _plain(name).split("/")[0] == "..":
+            return f"{name} leaves ROOT"
+        if "\0" not in name and os.path.isfile(os.path.join(self.root, name)):
+            return f"{name} is there, but not listed; see --exts and --include-hidden"
+        return f"there is no image {name} in ROOT ({self.root})"
+
+
+def _plain(name: str) -> str:
+    return posixpath.normpath(name)
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def label_table(
+    path: str, root: str, paths: Iterable[str], classes: str | None, extensions: Iterable[str]
+) -> Labelled:
+    """The rows that a table gives. classes: path of a class map that its labels are names of.
+
+    Raises InputError and AnnotationError.
+    """
+    rows = read_table(path)
+    faults = Faults(path)
+    files = Files(root, paths, faults)
+    result = Labelled(path)
+    if _is_header(rows[0], files, tuple(extensions)):
+        header = rows.pop(0)
+        result.header = ", ".join([header.path, *header.labels])
+    if not rows:
+        raise InputError(path, f"no row but the header ({result.header})")
+    found = [files.take(row.place, [row.path]) for row in rows]
+    texts = _label_texts(rows, classes, result, faults)
+    faults.check()
+    for name, labels in zip(found, texts, strict=True):
+        result.add(labels, str(name))
+    result.without_row = files.without_row
+    return result
+
+
+def _is_header(row: Row, files: Files, extensions: tuple[str, ...]) -> bool:
+    """Whether a table's first row is its header: it has no number among its labels, and its path
+    neither is an image's nor looks like one."""
+    if any(map(_is_number, row.labels)) or row.path.lower().endswith(extensions):
+        return False
+    return not files.is_there(row.path)
+
+
+def _label_texts(
+    rows: list[Row], classes: str | None, result: Labelled, faults: Faults
+) -> list[list[str]]:
+    """Each row's labels as a list has them."""
+    if len(rows[0].labels) > 1:
+        if classes:
+            raise InputError(result.source, "--classes takes one column of labels, there are more")
+    elif classes or _are_names(rows, faults):
+        return _class_texts(rows, classes, result, faults)
+    return [[_number_text(row, text, faults) for text in row.labels] for row in rows]
+
+
+def _are_names(rows: list[Row], faults: Faults) -> bool:
+    """Whether the labels are class names. A few among numbers are more likely slips, and so are a
+    few numbers among names: those are faults."""
+    others = [row for row in rows if not _is_number(row.labels[0])]
+    if 0 < len(others) < len(rows):
+        if 2 * len(others) > len(rows):
+            what, slips = "among names", [row for row in rows if _is_number(row.labels[0])]
+        else:
+            what, slips = "among numbers", others
+        for row in slips:
+            found = f"label {row.labels[0][:80]!r} {what}; if it is a class, use --classes"
+            faults.add(row.place, found)
+    return 2 * len(others) > len(rows)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _number_text(row: Row, text: str, faults: Faults) -> str:
+    try:
+        return format_label(parse_label(text.encode("utf-8", "surrogateescape")))
+    except ValueError as error:
+        if len(row.labels) > 1 or _is_number(text):  # else it is told already
+            faults.add(row.place, str(error))
+    return ""
+
+
+def _class_texts(
+    rows: list[Row], classes: str | None, result: Labelled, faults: Faults
+) -> list[list[str]]:
+    names = read_classes(classes) if classes else sorted({row.labels[0] for row in rows})
+    numbers = {name: number for number, name in enumerate(names)}
+    result.classes = names
+    for row in rows:
+        name = row.labels[0]
+        if not is_class_name(name):
+            faults.add(row.place, f"label {name[:80]!r}, expected a number or a class name")
+        elif name not in numbers:
+            faults.add(row.place, f"the class {name[:80]!r} is not in {classes}")
+        else:
+            result.class_counts[numbers[name]] += 1
+    return [[str(numbers.get(row.labels[0], ""))] for row in rows]
+
+
+# --- boxes ------------------------------------------------------------------------------------
+
+
+def label_boxes(
+    source: Annotations, root: str, paths: Iterable[str], classes: str | None, rules: BoxRules
+) -> Labelled:
+    """The rows that boxes give: label arrays of `detection`, for the pictures as they are shown.
+
+    Each image's header is read: its size must be the one that the boxes refer to. An image with an
+    EXIF turn is packed and shown turned, so its boxes must be those of the turned picture. Raises
+    InputError and AnnotationError.
+    """
+    faults = Faults(source.path)
+    files = Files(root, paths, faults)
+    result = Labelled(source.path, crowd=source.crowd, padded=rules.negatives == "pad")
+    result.classes = _class_names(source, classes)
+    boxes = _Boxes(result, rules, faults, classes)
+    for picture in source.pictures:
+        path = files.take(picture.place, picture.names)
+        if path is None:
+            continue
+        size = _size(picture, os.path.join(root, path), faults, result)
+        if size is not None:
+            labels = boxes.labels(picture, size)
+            if labels:
+                result.add([format_float32(number) for number in labels], path)
+    faults.check()
+    if not result.rows:
+        raise InputError(source.path, "no image with an object", "see --negatives")
+    result.without_row = files.without_row
+    return result
+
+
+def _class_names(source: Annotations, classes: str | None) -> list[str]:
+    if classes:
+        return read_classes(classes)
+    if source.classes is not None:
+        return list(source.classes)
+    return sorted({box.name for picture in source.pictures for box in picture.boxes})
+
+
+def _size(picture: Picture, path: str, faults: Faults, result: Labelled) -> tuple[int, int] | None:
+    """Width and height of the picture as it is shown; None, and a fault, where the boxes refer to
+    others."""
+    try:
+        facts = _facts(path)
+    except ImageError as error:
+        faults.add(picture.place, f"{path}: {error}")
+        return None
+    stored = facts.width, facts.height
+    shown = stored if facts.orientation < 5 else stored[::-1]
+    told = picture.size or shown
+    result.turned += facts.orientation != 1 and bool(picture.boxes)
+    if told == shown:
+        return shown
+    found = f"a size of {told[0]}x{told[1]}, and {path} has {shown[0]}x{shown[1]}"
+    if told == stored:
+        found += " once its EXIF turn is made, as pack does; take that out of the file"
+    faults.add(picture.place, found)
+    return None
+
+
+def _facts(path: str) -> ImageFacts:
+    """What an image's header says. Raises ImageError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read(_HEAD)
+            if data.startswith(b"\xff\xd8"):
+                try:
+                    return identify(data)
+                except ImageError:
+                    pass  # its header may be longer
+            return identify(data + file.read())
+    except OSError as error:
+        raise ImageError(f"cannot be read: {error.strerror}") from error
+
+
+class _Boxes:
+    """Turns the boxes of one picture after another into label arrays, and counts."""
+
+    def __init__(
+        self, result: Labelled, rules: BoxRules, faults: Faults, classes: str | None
+    ) -> None:
+        self._result, self._rules, self._faults = result, rules, faults
+        self._classes = classes
+        self._numbers = {name: number for number, name in enumerate(result.classes or ())}
+        self._has_column = rules.difficult == "column"
+
+    def labels(self, picture: Picture, size: tuple[int, int]) -> tuple[float, ...] | None:
+        """The picture's label array; None where it gets no row."""
+        objects = []
+        for box in picture.boxes:
+            self._result.difficult += box.difficult
+            if not (box.difficult and self._rules.difficult == "drop"):
+                found = self._object(box, size)
+                if found:
+                    objects.append(found)
+        if objects:
+            self._result.objects += len(objects)
+            self._result.class_counts.update(int(each[0]) for each in objects)
+            return detection.build(objects)
+        self._result.negatives += 1
+        if self._rules.negatives == "fail":
+            self._faults.add(picture.place, "an image without an object; see --negatives")
+        if self._rules.negatives == "pad":
+            return detection.no_object(detection.OBJECT_WIDTH + self._has_column)
+        return None
+
+    def _object(self, box: Box, size: tuple[int, int]) -> tuple[float, ...] | None:
+        """The box as an object of a label array; None where it is none."""
+        number = self._numbers.get(box.name)
+        if number is None:
+            self._faults.add(box.place, f"the class {box.name[:80]!r} is not in {self._classes}")
+            return None
+        edges = [*size, *size]
+        clipped = [min(max(at, 0.0), edge) for at, edge in zip(box.corners, edges, strict=True)]
+        beyond = max(abs(at - there) for at, there in zip(box.corners, clipped, strict=True))
+        x1, y1, x2, y2 = detection.as_stored(
+            [at / edge for at, edge in zip(clipped, edges, strict=True)]
+        )
+        if beyond > MAX_OUTSIDE or x1 >= x2 or y1 >= y2:
+            self._refuse(box, size, "no area" if beyond <= MAX_OUTSIDE else "beyond the picture")
+            return None
+        self._result.clipped += beyond > ROUNDING
+        more = (float(box.difficult),) if self._has_column else ()
+        return (float(number), x1, y1, x2, y2, *more)
+
+    def _refuse(self, box: Box, size: tuple[int, int], found: str) -> None:
+        if self._rules.bad_boxes == "drop":
+            self._result.bad += 1
+            return
+        corners = " ".join(f"{at:g}" for at in box.corners)
+        self._faults.add(
+            box.place,
+            f"the box {corners} (left top right bottom) of {size[0]}x{size[1]} pixels: {found}; "
+            "see --bad-boxes",
+        )
