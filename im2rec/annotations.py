@@ -410,9 +410,9 @@ def _voc_picture(path: str, stem: str, faults: Faults) -> Picture | None:
 def _voc_size(path: str, root: ET.Element, faults: Faults) -> tuple[int, int] | None:
     """The size that the file tells; some tools write 0 where they do not know it."""
     size = root.find("size")
-    if size is None:
+    sides = [_child(size, side) for side in ("width", "height")] if size is not None else []
+    if size is None or not any(sides):
         return None
-    sides = [_child(size, side) for side in ("width", "height")]
     edges = [int(side) if side.isdecimal() and len(side) < 10 else -1 for side in sides]
     if min(edges) < 0:
         shown = f"width {_shown(sides[0] or None)}, height {_shown(sides[1] or None)}"
@@ -476,16 +476,19 @@ def _bytes(path: str, limit: int) -> bytes:
     """A regular file's bytes. Raises InputError."""
     try:
         # O_NONBLOCK: opening a FIFO must not wait for its writer
-        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", getattr(os, "O_BINARY", 0))
-        with open(os.open(path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", getattr(os, "O_BINARY", 0)))
+        try:
+            status = os.fstat(fd)
             if stat.S_ISDIR(status.st_mode):
                 raise InputError(path, "a folder, expected a file")
             if not stat.S_ISREG(status.st_mode):
                 raise InputError(path, "not a regular file")
             if status.st_size > limit:
                 raise InputError(path, f"{status.st_size} bytes, expected at most {limit}")
-            return file.read()
+            with open(fd, "rb", closefd=False) as file:
+                return file.read()
+        finally:
+            os.close(fd)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         found = getattr(error, "strerror", None) or str(error)
         raise InputError(path, f"cannot be read: {found}") from error

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 HEADER_WIDTH = 2  # the least, and what SageMaker asks for
 OBJECT_WIDTH = 5  # the same
-# For a picture without any object. MXNet's ImageDetIter leaves such a picture out.
+# For a picture without any object. MXNet's ImageDetRecordIter reads it as such; its ImageDetIter
+# raises an error.
 NO_OBJECT = (2.0, 5.0, -1.0, 0.0, 0.0, 0.0, 0.0)
 MAX_CLASS = 2**24  # beyond this float32 does not hold every whole number
 _CORNERS = ("x1", "y1", "x2", "y2")
