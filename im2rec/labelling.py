@@ -189,17 +189,17 @@ def _label_texts(
 
 
 def _are_names(rows: list[Row], faults: Faults) -> bool:
-    """Whether the labels are class names. A few among numbers are more likely slips, and so are a
-    few numbers among names: those are faults."""
+    """Whether the labels are class names. Some among more numbers are likely slips, and so are some
+    numbers among more names: those are faults."""
     others = [row for row in rows if not _is_number(row.labels[0])]
     if 0 < len(others) < len(rows):
         if 2 * len(others) > len(rows):
-            what, slips = "among names", [row for row in rows if _is_number(row.labels[0])]
+            what, slips = "class names", [row for row in rows if _is_number(row.labels[0])]
         else:
-            what, slips = "among numbers", others
+            what, slips = "numbers", others
         for row in slips:
-            found = f"label {row.labels[0][:80]!r} {what}; if it is a class, use --classes"
-            faults.add(row.place, found)
+            found = f"label {row.labels[0][:80]!r}, and most are {what}"
+            faults.add(row.place, f"{found}; if it is a class, name all by --classes")
     return 2 * len(others) > len(rows)
 
 

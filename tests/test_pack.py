@@ -16,10 +16,12 @@ import pytest
 from conftest import BAD, CLEAN, ODD, Run
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from im2rec import recordio
 from im2rec.errors import (
     InputError,
+    ListError,
     NothingPacked,
     OptionError,
     OutputError,
@@ -748,3 +750,64 @@ def test_if_changed_leaves_alone_what_would_have_the_same_bytes(
     assert all(at != before[name] for name, at in times().items() if name.endswith(("rec", "idx")))
     im2rec("make-list", "set", "photos")
     assert times()["set.lst"] != before["set.lst"]
+
+
+# --- boxes ------------------------------------------------------------------------------------
+
+BOX = "2\t5\t0\t0.1\t0.1\t0.5\t0.5"
+
+
+def test_rows_without_boxes_are_told_before_any_work(tmp_path: Path) -> None:
+    good = f"0\t{BOX}\tant/ant_0.jpg"
+    bad = [f"{number}\t{number % 2}\tant/ant_0.jpg" for number in range(1, 25)]
+    path = write_list(tmp_path, good, "", *bad, "30\t2\t5\t0\t0.5\t0\t0.5\t1\tgone.jpg")
+    with pytest.raises(ListError) as caught:
+        pack_list(path, str(CLEAN), PackOptions(workers=1, detection=True))
+    lines = str(caught.value).split("\n")
+    assert lines[0] == f"{path}:3: 1 label, expected A B (class x1 y1 x2 y2)"
+    assert len(lines) == 21
+    assert lines[-1] == f"{path}: 5 more rows at fault"
+    assert names(tmp_path) == ["set.lst"]
+
+
+def test_boxes_of_any_layout_are_packed(tmp_path: Path) -> None:
+    rows = [BOX, "4\t6\t640\t480\t3\t0\t0\t1\t1\t7", "2\t5\t-1\t0\t0\t0\t0"]
+    path = write_list(tmp_path, *[f"{at}\t{row}\tant/ant_0.jpg" for at, row in enumerate(rows)])
+    options = packed(ImageOptions(resize=32), detection=True)
+    assert pack_list(path, str(CLEAN), options).packed == 3
+    plain = (tmp_path / "set.rec").read_bytes()
+    pack_list(path, str(CLEAN), packed(ImageOptions(resize=32)))
+    assert (tmp_path / "set.rec").read_bytes() == plain
+
+
+def test_what_would_falsify_boxes_is_refused(tmp_path: Path) -> None:
+    path = write_list(tmp_path, f"0\t{BOX}\tant/ant_0.jpg")
+    for options, error in (
+        (packed(ImageOptions(center_crop=True), detection=True), "excludes --center-crop"),
+        (packed(ImageOptions(), detection=True, pack_label=False), "excludes --no-pack-label"),
+    ):
+        with pytest.raises(OptionError, match=error):
+            pack_list(path, str(CLEAN), options)
+
+
+@pytest.mark.parametrize(
+    ("option", "warning"),
+    [
+        (["--quality", "90"], "made: boxes of the picture before it are wrong now"),
+        (["--color", "-1"], "left out (--color -1): boxes of the turned picture are wrong now"),
+        (["--pass-through"], "kept: boxes of the turned picture are right for readers that follow "
+         "it"),
+    ],
+)  # fmt: skip
+def test_turned_images_with_boxes_are_counted(
+    tmp_path: Path, im2rec: Run, option: list[str], warning: str
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "a.jpg", exif=exif)
+    Image.new("RGB", (40, 20)).save(tmp_path / "b.jpg")
+    write_list(tmp_path, f"0\t{BOX}\ta.jpg", f"1\t{BOX}\tb.jpg")
+    done = im2rec("pack", "--detection", *option, "set", ".")
+    text = f"im2rec: warning: 1 image with an EXIF turn, which was {warning}"
+    assert text in done.stderr.splitlines()
+    assert "boxes" not in im2rec("pack", *option, "set", ".").stderr

@@ -86,11 +86,18 @@ def test_the_task_table_was_found() -> None:
     assert len(TASKS) >= 18
 
 
+BOXES = """{"images": [{"id": 1, "file_name": "ant/ant_0.jpg"}],
+"annotations": [{"image_id": 1, "category_id": 1, "bbox": [5, 5, 20, 10]}],
+"categories": [{"id": 1, "name": "ant"}]}"""
+
+
 def test_every_command_of_the_task_table_runs(tmp_path: Path, im2rec: Run) -> None:
     """In the order of the table, in one folder, as a reader would try them."""
     (tmp_path / "photos").symlink_to(CLEAN)
     (tmp_path / "data").mkdir()
     (tmp_path / "old.classes.txt").write_text("ant\nbee\ncat\ndog\n", encoding="utf-8")
+    (tmp_path / "labels.csv").write_text("ant/ant_0.jpg,cat\n", encoding="utf-8")
+    (tmp_path / "boxes.json").write_text(BOXES, encoding="utf-8")
     for command in TASKS:
         words = shlex.split(command)[1:]
         if "--no-recursive" in words:

@@ -1,0 +1,488 @@
+"""Labels of others and the images of ROOT become lists: which labels, which rows, what is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from im2rec import detection, recordio
+from im2rec.errors import Im2recError, InputError, OptionError
+from im2rec.labelling import Labelled
+from im2rec.lst import read_list
+from im2rec.make_list import ListOptions, ListReport, make_list
+from im2rec.pack import PackOptions, pack_list
+
+SIZE = (40, 20)
+
+
+def images(tmp_path: Path, *names: str, size: tuple[int, int] = SIZE, turn: int = 1) -> Path:
+    """Pictures below tmp_path/root. turn: their EXIF orientation."""
+    root = tmp_path / "root"
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", size).save(root / name, exif=exif)
+    return root
+
+
+def listed(root: Path, **options: object) -> ListReport:
+    settings = {"shuffle": False, "fsync": False, **options}
+    return make_list(str(root.parent / "set"), str(root), ListOptions(**settings))  # type: ignore[arg-type]
+
+
+def refused(root: Path, **options: object) -> str:
+    """The error of a run, which must leave no list."""
+    with pytest.raises(Im2recError) as caught:
+        listed(root, **options)
+    assert not list(root.parent.glob("*.lst"))
+    return str(caught.value).replace(f"{root.parent}/", "")
+
+
+def rows(root: Path) -> list[str]:
+    text = (root.parent / "set.lst").read_text(encoding="utf-8")
+    return text.replace("\t", " ").splitlines()
+
+
+def labelled(report: ListReport) -> Labelled:
+    assert report.labelled is not None
+    return report.labelled
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+def table(root: Path, *lines: str, name: str = "t.csv") -> str:
+    path = root.parent / name
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def test_class_names_are_numbered_by_code_point_and_rows_stand_in_their_order(
+    tmp_path: Path,
+) -> None:
+    root = images(tmp_path, "a.jpg", "b.png", "c.jpg", "d/e.jpg", "other.jpg")
+    path = table(root, "c.jpg,zebra", "./a.jpg,Ant", "d\\e.jpg,zebra", "b.png,ärmel")
+    report = listed(root, labels=path)
+    assert rows(root) == ["0 1 c.jpg", "1 0 a.jpg", "2 1 d/e.jpg", "3 2 b.png"]
+    classes = (tmp_path / "set.classes.txt").read_text(encoding="utf-8")
+    assert classes.splitlines() == report.classes == ["Ant", "zebra", "ärmel"]
+    assert report.class_counts == {0: 1, 1: 2, 2: 1}
+    assert labelled(report).without_row == 1
+    assert labelled(report).header is None
+
+
+def test_numbers_stay_numbers_and_have_no_class_map(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    report = listed(root, labels=table(root, "a.jpg,3.0", "b.jpg,-0.25"))
+    assert rows(root) == ["0 3 a.jpg", "1 -0.25 b.jpg"]
+    assert report.classes is None
+    assert not (tmp_path / "set.classes.txt").exists()
+
+
+def test_several_labels_of_a_tsv(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b c.jpg")
+    report = listed(root, labels=table(root, "a.jpg\t1\t2", "b c.jpg\t3\t1e-3", name="t.tsv"))
+    assert rows(root) == ["0 1 2 a.jpg", "1 3 0.001 b c.jpg"]
+    assert labelled(report).label_width == 2
+
+
+def test_a_class_map_fixes_numbers_even_of_names_that_are_numbers(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    classes = tmp_path / "map.txt"
+    classes.write_text("cat\n10\n9\n", encoding="utf-8")
+    report = listed(root, labels=table(root, "a.jpg,9", "b.jpg,cat"), classes=str(classes))
+    assert rows(root) == ["0 2 a.jpg", "1 0 b.jpg"]
+    assert report.classes == ["cat", "10", "9"]
+    (tmp_path / "set.lst").unlink()
+    error = refused(root, labels=table(root, "a.jpg,dog", "b.jpg,cat"), classes=str(classes))
+    assert error == f"t.csv:1: the class 'dog' is not in {classes}".replace(f"{tmp_path}/", "")
+    error = refused(root, labels=table(root, "a.jpg,1,2"), classes=str(classes))
+    assert error == "t.csv: --classes takes one column of labels, there are more"
+
+
+@pytest.mark.parametrize(
+    ("first", "is_header"),
+    [
+        ("path,label", True),
+        ("id_code,diagnosis", True),
+        ("a,dog", False),  # an image without its extension
+        ("a.jpg,dog", False),
+        ("gone.jpg,dog", False),  # looks like an image: told as missing
+        ("id,0", False),
+    ],
+)
+def test_a_header_is_what_cannot_be_a_row(tmp_path: Path, first: str, is_header: bool) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    path = table(root, first, "b.jpg,cat")
+    if first.startswith("a") or is_header:
+        report = listed(root, labels=path)
+        assert labelled(report).header == (first.replace(",", ", ") if is_header else None)
+        assert report.images == 2 - is_header
+    else:
+        assert "t.csv:1: there is no image" in refused(root, labels=path)
+
+
+def test_paths_without_extension(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "img.001.png", "d/b.jpg", "d/b.png")
+    listed(root, labels=table(root, "id,n", "a,1", "img.001,2"))
+    assert rows(root) == ["0 1 a.jpg", "1 2 img.001.png"]
+    (tmp_path / "set.lst").unlink()
+    assert refused(root, labels=table(root, "d/b,1")) == (
+        "t.csv:1: d/b may be any of d/b.jpg, d/b.png; give it its extension"
+    )
+    assert refused(root, labels=table(root, "a,1", "a.jpg,2")) == (
+        "t.csv:2: a.jpg stands there twice, first at t.csv:1"
+    )
+
+
+def test_each_row_at_fault_is_told_with_its_line(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg", "c.webp", ".d.jpg", "e.jpg")
+    lines = ["a.jpg,1", "gone.jpg,1", "c.webp,1", ".d.jpg,1", "/etc/x.jpg,1", "../x.jpg,1"]
+    lines += ["a.jpg,2", "b.jpg,nan", "e.jpg,16777217"]
+    assert refused(root, labels=table(root, *lines)).split("\n") == [
+        "t.csv:2: there is no image gone.jpg in ROOT (root)",
+        "t.csv:3: c.webp is there, but not listed; see --exts and --include-hidden",
+        "t.csv:4: .d.jpg is there, but not listed; see --exts and --include-hidden",
+        "t.csv:5: /etc/x.jpg is an absolute path, expected one that starts from ROOT",
+        "t.csv:6: ../x.jpg leaves ROOT",
+        "t.csv:7: a.jpg stands there twice, first at t.csv:1",
+        "t.csv:8: label 'nan', expected a number that float32 can hold",
+        "t.csv:9: label '16777217' would become 16777216: labels are float32, which holds every "
+        "whole number only up to 16777216",
+    ]
+
+
+def test_a_slip_among_numbers_is_no_class(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+    hint = "if it is a class, name all by --classes"
+    path = table(root, "a.jpg,1", "b.jpg,1O", "c.jpg,2")
+    assert refused(root, labels=path) == f"t.csv:2: label '1O', and most are numbers; {hint}"
+    path = table(root, "a.jpg,cat", "b.jpg,10", "c.jpg,dog")
+    assert refused(root, labels=path) == f"t.csv:2: label '10', and most are class names; {hint}"
+    path = table(root, "a.jpg,cat", "b.jpg,", "c.jpg,dog")
+    assert refused(root, labels=path) == "t.csv:2: label '', expected a number or a class name"
+    path = table(root, 'a.jpg,"two\nlines"', "b.jpg,cat")
+    assert refused(root, labels=path) == (
+        "t.csv:1: label 'two\\nlines', expected a number or a class name"
+    )
+    path = table(root, "a.jpg,1,2", "b.jpg,x,3")
+    assert refused(root, labels=path) == "t.csv:2: label 'x', expected a number"
+
+
+def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    assert refused(root, labels=table(root, "path,label")) == (
+        "t.csv: no row but the header (path, label)"
+    )
+
+
+def test_the_rest_of_make_list_works_on_rows_of_a_table(tmp_path: Path) -> None:
+    names = [f"{number:02}.jpg" for number in range(20)]
+    root = images(tmp_path, *names)
+    path = table(root, *[f"{name},{'cat' if name < '10' else 'dog'}" for name in names])
+    report = listed(
+        root, labels=path, shuffle=True, train_ratio=0.6, test_ratio=0.2, stratify=True,
+        ids="per-list",
+    )  # fmt: skip
+    assert {Path(name).stem: count for name, count in report.lists} == {
+        "set_test": 4, "set_val": 4, "set_train": 12
+    }  # fmt: skip
+    seen = []
+    for name, count in report.lists:
+        entries = list(read_list(name))
+        assert [entry.id for entry in entries] == list(range(count))
+        assert sum(entry.labels[0] for entry in entries) == count / 2
+        seen += [entry.path for entry in entries]
+    assert sorted(seen) == names
+    listed(root, labels=path, chunks=3, seed=1, shuffle=True)
+    assert sorted(tmp_path.glob("set_?.lst"))
+
+
+# --- boxes ------------------------------------------------------------------------------------
+
+
+def coco(root: Path, *boxes: list[float], size: tuple[int, int] = SIZE, **more: object) -> str:
+    """A COCO file of a.jpg with these boxes. more: other lists, and what all boxes have."""
+    contents: dict[str, Any] = {
+        "images": [{"id": 1, "file_name": "a.jpg", "width": size[0], "height": size[1]}],
+        "categories": [{"id": 7, "name": "cat"}],
+        "annotations": [
+            {"id": at, "image_id": 1, "category_id": 7, "bbox": box} for at, box in enumerate(boxes)
+        ],
+        **more,
+    }
+    path = root.parent / "c.json"
+    path.write_text(json.dumps(contents), encoding="utf-8")
+    return str(path)
+
+
+def test_boxes_become_shares_of_the_picture(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    report = listed(root, detection=coco(root, [4, 5, 10, 5], [0, 0, 40, 20]))
+    assert rows(root) == ["0 2 5 0 0.1 0.25 0.35 0.5 0 0 0 1 1 a.jpg"]
+    found = labelled(report)
+    assert (found.objects, found.label_width, found.without_row, found.clipped) == (2, 12, 1, 0)
+    assert report.class_counts == {0: 2}
+    assert (tmp_path / "set.classes.txt").read_text(encoding="utf-8") == "cat\n"
+
+
+def test_a_small_overshoot_is_clipped_and_counted(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    boxes = [[-1.0, -0.5, 42.0, 21.5], [0.0, 0.0, 40.009, 20.0]]
+    report = listed(root, detection=coco(root, *boxes))
+    assert rows(root) == ["0 2 5 0 0 0 1 1 0 0 0 1 1 a.jpg"]
+    assert labelled(report).clipped == 1  # the other is rounding
+
+
+BAD_BOXES: list[tuple[list[float], str]] = [
+    ([-1.1, 0, 5, 5], "-1.1 0 3.9 5 (left top right bottom) of 40x20 pixels: beyond the picture"),
+    ([0, 0, 5, 21.5], "0 0 5 21.5 (left top right bottom) of 40x20 pixels: beyond the picture"),
+    ([0, 0, 0, 5], "0 0 0 5 (left top right bottom) of 40x20 pixels: no area"),
+    ([9, 9, -3, 5], "9 9 6 14 (left top right bottom) of 40x20 pixels: no area"),
+    ([40, 0, 1, 5], "40 0 41 5 (left top right bottom) of 40x20 pixels: no area"),
+    ([20, 0, 1e-7, 5], "20 0 20 5 (left top right bottom) of 40x20 pixels: no area"),
+]
+
+
+@pytest.mark.parametrize(("box", "error"), BAD_BOXES)
+def test_a_bad_box_is_refused_or_left_out(tmp_path: Path, box: list[float], error: str) -> None:
+    root = images(tmp_path, "a.jpg")
+    path = coco(root, [0, 0, 1, 1], box)
+    assert refused(root, detection=path) == (
+        f"c.json: annotations[1] (id 1): the box {error}; see --bad-boxes"
+    )
+    report = listed(root, detection=path, bad_boxes="drop")
+    assert (labelled(report).bad, labelled(report).objects) == (1, 1)
+
+
+def test_images_without_an_object_are_dropped_padded_or_refused(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    both = [{"id": at, "file_name": f"{name}.jpg"} for at, name in enumerate("ba")]
+    path = coco(root, [0, 0, 1, 1], images=both)
+    assert refused(root, detection=path, negatives="fail") == (
+        "c.json: images[0]: an image without an object; see --negatives"
+    )
+    report = listed(root, detection=path)
+    assert rows(root) == ["0 2 5 0 0 0 0.025 0.05 a.jpg"]
+    assert (labelled(report).negatives, labelled(report).without_row) == (1, 0)
+    listed(root, detection=path, negatives="pad")
+    assert rows(root) == ["0 2 5 -1 0 0 0 0 b.jpg", "1 2 5 0 0 0 0.025 0.05 a.jpg"]
+    (tmp_path / "set.lst").unlink()
+    assert refused(root, detection=coco(root)) == (
+        "c.json: no image with an object; see --negatives"
+    )
+
+
+def test_crowds_are_left_out_and_counted(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    crowd = {"id": 5, "image_id": 1, "category_id": 7, "bbox": [0, 0, 9, 9], "iscrowd": 1}
+    one = {**crowd, "iscrowd": 0}
+    report = listed(root, detection=coco(root, annotations=[crowd, one]))
+    assert (labelled(report).crowd, labelled(report).objects) == (1, 1)
+
+
+def test_classes_of_a_map_are_numbers_of_categories(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    classes = tmp_path / "map.txt"
+    classes.write_text("dog\ncat\n", encoding="utf-8")
+    listed(root, detection=coco(root, [0, 0, 40, 20]), classes=str(classes))
+    assert rows(root) == ["0 2 5 1 0 0 1 1 a.jpg"]
+    (tmp_path / "set.lst").unlink()
+    classes.write_text("dog\n", encoding="utf-8")
+    assert refused(root, detection=coco(root, [0, 0, 9, 9]), classes=str(classes)) == (
+        f"c.json: annotations[0] (id 0): the class 'cat' is not in {classes}".replace(
+            f"{tmp_path}/", ""
+        )
+    )
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+@pytest.mark.parametrize("kind", ["jpg", "png"])
+def test_boxes_are_those_of_the_turned_picture(tmp_path: Path, turn: int, kind: str) -> None:
+    root = images(tmp_path, f"a.{kind}", turn=turn)
+    shown = SIZE if turn < 5 else SIZE[::-1]
+    one = [{"id": 1, "file_name": "a", "width": shown[0], "height": shown[1]}]
+    report = listed(root, detection=coco(root, [0, 0, 10, 10], images=one))
+    x, y = 10 / shown[0], 10 / shown[1]
+    assert rows(root) == [f"0 2 5 0 0 0 {x:g} {y:g} a.{kind}"]
+    assert labelled(report).turned == (turn != 1)
+    (tmp_path / "set.lst").unlink()
+    one[0].update(width=shown[1], height=shown[0])
+    error = refused(root, detection=coco(root, [0, 0, 10, 10], images=one))
+    size = f"a size of {shown[1]}x{shown[0]}, and root/a.{kind} has {shown[0]}x{shown[1]}"
+    hint = " once its EXIF turn is made, as pack does; take that out of the file"
+    assert error == f"c.json: images[0]: {size}{hint if turn > 4 else ''}"
+
+
+def test_an_image_that_cannot_be_read_has_no_boxes(tmp_path: Path) -> None:
+    root = images(tmp_path, "b.jpg")
+    (root / "a.jpg").write_bytes(b"GIF89a")
+    assert refused(root, detection=coco(root, [0, 0, 1, 1])).startswith(
+        "c.json: images[0]: root/a.jpg: damaged: the header of a GIF"
+    )
+
+
+def test_a_jpeg_whose_header_is_long_is_read_to_its_size(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    data = (root / "a.jpg").read_bytes()
+    segments = (b"\xff\xe2\xff\xff" + bytes(0xFFFD)) * 3
+    (root / "a.jpg").write_bytes(data[:2] + segments + data[2:])
+    listed(root, detection=coco(root, [0, 0, 40, 20]))
+    assert rows(root) == ["0 2 5 0 0 0 1 1 a.jpg"]
+
+
+XML = """<annotation><filename>a.jpg</filename>
+<size><width>40</width><height>20</height></size>
+<object><name>dog</name><difficult>1</difficult>
+<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>40</xmax><ymax>20</ymax></bndbox></object>
+<object><name>cat</name>
+<bndbox><xmin>0</xmin><ymin>1</ymin><xmax>10</xmax><ymax>10</ymax></bndbox></object>
+</annotation>"""
+
+
+@pytest.mark.parametrize("inside", ["", "JPEGImages/"])
+def test_a_voc_folder_is_listed(tmp_path: Path, inside: str) -> None:
+    root = images(tmp_path, f"{inside}x.jpg", f"{inside}b.jpg")
+    folder = tmp_path / "VOC" / "Annotations"
+    folder.mkdir(parents=True)
+    (folder / "x.xml").write_text(XML, encoding="utf-8")  # a stale filename does not mislead
+    report = listed(root, detection=str(tmp_path / "VOC"))
+    assert rows(root) == [f"0 2 5 1 0 0 1 1 0 0 0 0.25 0.5 {inside}x.jpg"]
+    assert report.classes == ["cat", "dog"]
+    found = labelled(report)
+    assert (found.difficult, found.clipped, found.without_row) == (1, 1, 1)
+    listed(root, detection=str(tmp_path / "VOC"), difficult="drop")
+    assert rows(root) == [f"0 2 5 0 0 0 0.25 0.5 {inside}x.jpg"]
+    listed(root, detection=str(tmp_path / "VOC"), difficult="column")
+    assert rows(root) == [f"0 2 6 1 0 0 1 1 1 0 0 0 0.25 0.5 0 {inside}x.jpg"]
+    (folder / "b.xml").write_text("<annotation/>", encoding="utf-8")
+    listed(root, detection=str(tmp_path / "VOC"), difficult="column", negatives="pad")
+    assert rows(root)[0] == f"0 2 6 -1 0 0 0 0 0 {inside}b.jpg"
+    for entry in read_list(str(tmp_path / "set.lst")):
+        assert detection.check(entry.labels) is None
+    (tmp_path / "set.lst").unlink()
+    (folder / "gone.xml").write_text(XML.replace("a.jpg", "gone"), encoding="utf-8")
+    assert refused(root, detection=str(tmp_path / "VOC")) == (
+        "VOC/Annotations/gone.xml:1: there is no image JPEGImages/gone in ROOT (root)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"labels": "t.csv", "detection": "c.json"}, "--labels and --detection exclude each other"),
+        ({"labels": "t.csv", "label_from": "leaf"}, "--labels has the labels; it excludes "
+         "--label-from and --no-recursive"),
+        ({"detection": "c.json", "recursive": False}, "--detection has the labels; it excludes "
+         "--label-from and --no-recursive"),
+        ({"negatives": "pad"}, "--negatives means nothing without --detection"),
+        ({"labels": "t.csv", "bad_boxes": "drop"}, "--bad-boxes means nothing without --detection"),
+        ({"difficult": "drop"}, "--difficult means nothing without --detection"),
+        ({"image_set": "train"}, "--image-set means nothing without --detection"),
+        ({"detection": "c.json", "image_set": "train"}, "--image-set is of a VOC folder; "
+         "--detection names none"),
+        ({"detection": "c.json", "stratify": True, "train_ratio": 0.5}, "--stratify splits by one "
+         "label; --detection gives many"),
+        ({"detection": "c.json", "negatives": "no"}, "--negatives 'no', expected drop or pad or "
+         "fail"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_go_together(
+    tmp_path: Path, options: dict[str, object], error: str
+) -> None:
+    root = images(tmp_path, "a.jpg")
+    with pytest.raises(OptionError) as caught:
+        listed(root, **options)
+    assert str(caught.value) == error
+
+
+def test_stratify_takes_one_label(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    path = table(root, "a.jpg,1,2", "b.jpg,1,2")
+    error = refused(root, labels=path, stratify=True, train_ratio=0.5)
+    assert error == "--stratify splits by one label; the rows have several"
+
+
+def test_a_root_without_an_image_says_so_first(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    with pytest.raises(InputError, match="no image found"):
+        listed(root, labels=table(root, "a.jpg,1"))
+
+
+# --- to the record and back -------------------------------------------------------------------
+
+
+@st.composite
+def boxes_of(draw: st.DrawFn, width: int, height: int) -> list[float]:
+    sides = []
+    for edge in (width, height):
+        low = draw(st.floats(0, edge - 0.01))
+        sides.append((low, draw(st.floats(low + 0.005, edge))))
+    (left, right), (top, bottom) = sides
+    return [left, top, right - left, bottom - top]
+
+
+@settings(max_examples=8)
+@given(st.data())
+def test_boxes_in_pixels_come_back_from_the_record(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("boxes")
+    width, height = size = data.draw(st.tuples(st.integers(1, 300), st.integers(1, 300)))
+    root = images(folder, "a.jpg", size=size)
+    boxes = data.draw(st.lists(boxes_of(width, height), min_size=1, max_size=30))
+    listed(root, detection=coco(root, *boxes, size=size))
+    pack_list(
+        str(folder / "set.lst"), str(root), PackOptions(detection=True, workers=1, fsync=False)
+    )
+    with recordio.MXRecordIO(str(folder / "set.rec"), "r") as record:
+        header, image = recordio.unpack_img(record.read())
+    assert image.shape[:2] == (height, width)
+    labels = np.asarray(header.label, dtype=np.float64)
+    assert detection.check(labels.tolist()) is None
+    pixels = np.array([each[1:] for each in detection.objects(labels.tolist())])
+    pixels *= [width, height, width, height]
+    wanted = np.array(boxes)
+    wanted[:, 2:] += wanted[:, :2]
+    assert np.abs(pixels - wanted).max() <= max(size) * 2**-24
+
+
+def test_the_command_line_tells_what_it_did(tmp_path: Path, im2rec: Run) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg", "c.jpg")
+    images(tmp_path, "b.jpg", turn=3)
+    table(root, "id,kind", "a,cat", "b,dog")
+    done = im2rec("make-list", "-v", "--labels", "t.csv", "set", "root")
+    assert done.stderr.splitlines() == [
+        "set.lst: 2 images",
+        "set.classes.txt: 2 classes",
+        "class 0 cat: 1 image",
+        "class 1 dog: 1 image",
+        "t.csv: its first row is its header: id, kind",
+        "passed over: 1 image that t.csv does not name",
+    ]
+    both = [{"id": at, "file_name": f"{name}.jpg"} for at, name in enumerate("abc")]
+    coco(root, [0, 0, 41, 20], [0, 0, 0, 0], images=both)
+    done = im2rec("make-list", "-v", "--bad-boxes", "drop", "--detection", "c.json", "set", "root")
+    assert done.stderr.splitlines() == [
+        "set.lst: 1 image",
+        "set.classes.txt: 1 class",
+        "class 0 cat: 1 object",
+        "c.json: 1 object, label_width 7",
+        "im2rec: warning: 2 images without an object: left out (--negatives)",
+        "im2rec: warning: 1 image with an EXIF turn: boxes are taken for those of the turned "
+        "picture",
+        "im2rec: warning: clipped: 1 box that reached up to a pixel beyond the picture",
+        "im2rec: warning: left out: 1 box without area or beyond the picture",
+    ]
+    done = im2rec("make-list", "--labels", "none.csv", "set", "root", code=2)
+    assert done.stderr == "im2rec: error: none.csv: cannot be read: No such file or directory\n"
