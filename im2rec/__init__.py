@@ -38,6 +38,7 @@ How the house is laid out; imports go down only:
 Data walks through once:
 
     folder     -make_list-> entries -lst-> train.lst
+    .csv .json .xml  -annotations, labelling: detection-> make_list's rows, in their place
     train.lst  -lst-> rows -pool, part: image_ops, image_record, framing-> shards
     shards     -output-> .rec .idx
     .rec .idx  -record_set, framing, image_record-> records

@@ -17,6 +17,7 @@ from im2rec.record_set import read_classes
 
 MAX_OUTSIDE = 1.0  # pixels that a box may reach beyond the picture; it is clipped
 ROUNDING = 0.01  # pixels; not worth a word, for COCO's numbers have two decimals
+MAX_SHOWN = 200  # characters of a name that an error shows
 _HEAD = 1 << 16  # bytes of a JPEG that nearly always hold all before its scan
 
 
@@ -101,16 +102,17 @@ class Files:
                 return self._take(place, matches[0])
             several = several or matches
         if several:
-            shown = ", ".join(several[:3])
-            self._faults.add(place, f"{names[0]} may be any of {shown}; give it its extension")
+            some = ", ".join(several[:3])
+            self._faults.add(place, f"{names[0]} may be any of {some}; give it its extension")
         else:
             self._faults.add(place, self._missing(names[-1]))
         return None
 
     def _take(self, place: str, path: str) -> str | None:
-        if self._taken.setdefault(path, place) != place:
+        if path in self._taken:
             self._faults.add(place, f"{path} stands there twice, first at {self._taken[path]}")
             return None
+        self._taken[path] = place
         return path
 
     def _matches(self, name: str) -> list[str]:
@@ -127,13 +129,14 @@ class Files:
         return []
 
     def _missing(self, name: str) -> str:
+        shown = name if len(name) <= MAX_SHOWN else name[:MAX_SHOWN] + "..."
         if posixpath.isabs(name) or os.path.isabs(name):
-            return f"{name} is an absolute path, expected one that starts from ROOT"
+            return f"{shown} is an absolute path, expected one that starts from ROOT"
         if _plain(name).split("/")[0] == "..":
-            return f"{name} leaves ROOT"
+            return f"{shown} leaves ROOT"
         if "\0" not in name and os.path.isfile(os.path.join(self.root, name)):
-            return f"{name} is there, but not listed; see --exts and --include-hidden"
-        return f"there is no image {name} in ROOT ({self.root})"
+            return f"{shown} is there, but not listed; see --exts and --include-hidden"
+        return f"there is no image {shown} in ROOT ({self.root})"
 
 
 def _plain(name: str) -> str:

@@ -348,9 +348,14 @@ def renumbered(rows: Iterable[str], first: int = 0) -> list[str]:
     return [f"{number}\t{rest}" for number, rest in enumerate(rests, first)]
 
 
-def in_id_order(rows: Iterable[str]) -> list[str]:
-    """The lines in the order of their ids."""
-    return sorted(rows, key=lambda row: int(row.partition("\t")[0]))
+def in_class_order(rows: Iterable[str]) -> list[str]:
+    """The lines in the order of their first labels, those of one label in that of their ids."""
+
+    def place(row: str) -> tuple[float, int]:
+        record_id, label, _ = row.split("\t", 2)
+        return float(label), int(record_id)
+
+    return sorted(rows, key=place)
 
 
 def row_label(row: str) -> str:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 from im2rec.errors import InputError, OptionError, printable
 from im2rec.identities import FIRST_IMAGE_KEY, LAYOUTS
-from im2rec.lst import format_rows, in_id_order, renumbered, row_label
+from im2rec.interrupts import signals_held
+from im2rec.lst import format_rows, in_class_order, renumbered, row_label
 from im2rec.output import Output
-from im2rec.record_set import family_lists, read_classes
+from im2rec.record_set import family_lists, find_classes, read_classes
 
 if TYPE_CHECKING:
     from im2rec.labelling import Labelled  # at run time only where it is needed
@@ -103,6 +104,7 @@ class ListReport:
     older_lists: list[str] = field(default_factory=list)
     nested_folders: int = 0
     labelled: Labelled | None = None
+    older_classes: str | None = None
 
     @property
     def images(self) -> int:
@@ -133,7 +135,7 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
         files = {}
         for suffix, part in lists:
             if options.layout == "insightface":
-                part = renumbered(in_id_order(part), FIRST_IMAGE_KEY)
+                part = renumbered(in_class_order(part), FIRST_IMAGE_KEY)
             elif options.ids == "per-list":
                 part = renumbered(part)
             name = f"{output.stem}{suffix}.lst"
@@ -145,13 +147,16 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
             files[name] = output.write(name, names.encode())
             report.classes_path = os.path.join(output.folder, name)
         output.publish(files, if_changed=options.if_changed, keep=True)
+    if report.labelled and report.classes is None:
+        report.older_classes = find_classes(prefix)
     report.older_lists = sorted(set(family_lists(prefix)).difference(files))
     return report
 
 
 def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -> list[str]:
     """The rows of the images that a file of labels names; fills in the report."""
-    from im2rec import annotations, labelling
+    with signals_held():  # an exception amid an import may become another
+        from im2rec import annotations, labelling
 
     root, classes = report.root, options.classes
     if options.labels is not None:
@@ -217,6 +222,8 @@ def _check_sources(options: ListOptions) -> None:
                 raise OptionError(f"--{flag} means nothing without --detection")
     elif options.stratify:
         raise OptionError("--stratify splits by one label; --detection gives many")
+    elif options.layout != "plain":
+        raise OptionError(f"--layout {options.layout} takes one label; --detection gives many")
     elif options.image_set is not None and not os.path.isdir(options.detection):
         raise OptionError("--image-set is of a VOC folder; --detection names none")
 

@@ -88,6 +88,14 @@ def test_numbers_stay_numbers_and_have_no_class_map(tmp_path: Path) -> None:
     assert not (tmp_path / "set.classes.txt").exists()
 
 
+def test_an_older_class_map_beside_numbers_is_told(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    (tmp_path / "set.classes.txt").write_text("cat\n", encoding="utf-8")
+    report = listed(root, labels=table(root, "a.jpg,3"))
+    assert report.older_classes == str(tmp_path / "set.classes.txt")
+    assert listed(root, labels=table(root, "a.jpg,dog")).older_classes is None
+
+
 def test_several_labels_of_a_tsv(tmp_path: Path) -> None:
     root = images(tmp_path, "a.jpg", "b c.jpg")
     report = listed(root, labels=table(root, "a.jpg\t1\t2", "b c.jpg\t3\t1e-3", name="t.tsv"))
@@ -280,6 +288,36 @@ def test_images_without_an_object_are_dropped_padded_or_refused(tmp_path: Path) 
     assert refused(root, detection=coco(root)) == (
         "c.json: no image with an object; see --negatives"
     )
+
+
+def test_an_image_that_stands_there_twice_is_told(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    both = [{"id": at, "file_name": "a.jpg"} for at in range(2)]
+    assert refused(root, detection=coco(root, images=both)) == (
+        "c.json: images[1]: a.jpg stands there twice, first at c.json: images[0]"
+    )
+    folder = tmp_path / "VOC"
+    for name, text in (("Annotations/a.xml", XML), ("ImageSets/Main/x.txt", "a\na\n")):
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    assert "a.jpg stands there twice" in refused(root, detection=str(folder), image_set="x")
+
+
+def test_hostile_names_are_told(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    names = ["\0.jpg", "\ud800", "x" * 10_000, ".", "..", "a.jpg/", "a.jpg/b", "\n"]
+    those = [{"id": at, "file_name": name} for at, name in enumerate(names)]
+    lines = refused(root, detection=coco(root, images=those)).split("\n")
+    found = [line.split(": ", 2)[2][:60] for line in lines]
+    assert found == [
+        "there is no image \\x00.jpg in ROOT (root)",
+        "there is no image \\ud800 in ROOT (root)",
+        "there is no image " + "x" * 42,
+        "there is no image . in ROOT (root)",
+        ".. leaves ROOT",
+        "there is no image a.jpg/b in ROOT (root)",
+        "there is no image \\n in ROOT (root)",
+    ]  # a.jpg/ is a.jpg
 
 
 def test_crowds_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -164,6 +164,11 @@ def _print_list_report(report: ListReport, extensions: tuple[str, ...], talk: Ta
             talk.details(f"class {number} {printable(name)}: {count_text(count, noun)}")
     if report.labelled:
         _print_labelled(report.labelled, talk)
+    if report.older_classes:
+        talk.warn(
+            f"{printable(report.older_classes)}: the labels are numbers; `im2rec pack` takes the "
+            "names in this file for them, so remove it if it is of others"
+        )
     for name in report.older_lists:
         talk.warn(f"{printable(name)}: of an earlier run; remove it, or `im2rec pack` may take it")
     if report.nested_folders > 1:
