@@ -440,7 +440,7 @@ def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
     """What the options ask of a list. Raises InputError, and ListError for labels that are no
     boxes."""
     if options.detection:
-        _check_boxes(images)
+        check_boxes(images)
     width = options.label_width
     others = sorted(set(images.label_widths) - {width})
     if width is not None and others:
@@ -459,7 +459,7 @@ def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
         _check_inside(images, root)
 
 
-def _check_boxes(images: ImageList) -> None:
+def check_boxes(images: ImageList) -> None:
     """Raises ListError where a row's labels are not those of a picture with boxes."""
     faults: list[tuple[int, str]] = []
     count = 0

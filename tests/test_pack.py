@@ -770,6 +770,16 @@ def test_rows_without_boxes_are_told_before_any_work(tmp_path: Path) -> None:
     assert names(tmp_path) == ["set.lst"]
 
 
+def test_boxes_of_all_lists_are_checked_before_any_is_packed(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "s_train.lst").write_text(f"0\t{BOX}\tant/ant_0.jpg\n", encoding="utf-8")
+    (tmp_path / "s_val.lst").write_text("1\t3\tant/ant_1.jpg\n", encoding="utf-8")
+    done = im2rec("pack", "--detection", "s", CLEAN, code=2)
+    assert done.stderr == (
+        "im2rec: error: s_val.lst:1: 1 label, expected A B (class x1 y1 x2 y2)\n"
+    )
+    assert names(tmp_path) == ["s_train.lst", "s_val.lst"]
+
+
 def test_boxes_of_any_layout_are_packed(tmp_path: Path) -> None:
     rows = [BOX, "4\t6\t640\t480\t3\t0\t0\t1\t1\t7", "2\t5\t-1\t0\t0\t0\t0"]
     path = write_list(tmp_path, *[f"{at}\t{row}\tant/ant_0.jpg" for at, row in enumerate(rows)])

@@ -218,7 +218,15 @@ def pack_command(
     """
     with signals_held():
         from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
-        from im2rec.pack import PackOptions, check_apart, check_root, dependency_file, find_lists
+        from im2rec.lst import read_list
+        from im2rec.pack import (
+            PackOptions,
+            check_apart,
+            check_boxes,
+            check_root,
+            dependency_file,
+            find_lists,
+        )
         from im2rec.record_set import family_lists
 
     talk = Talk(quiet, verbose)
@@ -263,6 +271,8 @@ def pack_command(
                 "is one `property`; name it"
             )
         check_apart(lists)
+        for path in lists if settings.detection else ():  # the last of them, too, before any work
+            check_boxes(read_list(path))
     if depfile_target and not depfile:
         raise OptionError("--depfile-target means nothing without --depfile")
     with ExitStack() as stack:
