@@ -201,6 +201,21 @@ def test_lists_of_a_split_are_each_in_class_order_from_1(
     assert len({*seen}) == len(seen) == 24
 
 
+def test_labels_of_a_table_are_put_in_order(
+    faces: Path, tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"p{person}/0.png,{1 - person % 2}\n" for person in range(4)]
+    (tmp_path / "people.csv").write_text("".join(rows), encoding="utf-8")
+    im2rec("make-list", "--layout", "insightface", "--labels", "people.csv", "train", faces)
+    assert (tmp_path / "train.lst").read_text(encoding="utf-8") == (
+        "1\t0\tp1/0.png\n2\t0\tp3/0.png\n3\t1\tp0/0.png\n4\t1\tp2/0.png\n"
+    )
+    im2rec("pack", "--layout", "insightface", "train", faces)
+    done = im2rec("make-list", "--layout", "insightface", "--detection", "x", "s", faces, code=2)
+    assert "--layout insightface takes one label; --detection gives many" in done.stderr
+
+
 def test_keys_that_float32_cannot_hold_are_refused() -> None:
     table = IdentityTable()
     table._images = MAX_KEY - 2  # as after so many
