@@ -346,8 +346,8 @@ READERS: dict[str, Reader] = {
         (
             Rule(
                 "index",
-                "ImageRecordIter takes one index for all files to shuffle by, and the datasets "
-                f"open none without; {_INDEX_AGAIN}",
+                "ImageRecordDataset opens no file without, and ImageRecordIter shuffles parts of "
+                f"the set alone; {_INDEX_AGAIN}",
                 f"{_DATASET}; {_INDEXED}",
                 _no_index,
             ),

@@ -564,3 +564,40 @@ def test_kinds_are_counted_in_the_order_they_first_come() -> None:
     data = np.frombuffer(b"".join(images), "u1")
     facts = identify_many(data, ends - [len(image) for image in images], ends)
     assert list(facts.count_kinds().items()) == [("?", 2), ("png", 1), ("jpeg", 2), ("gif", 1)]
+
+
+# --- channels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "channels"),
+    [
+        ("gray.jpg", 1),
+        ("upper.JPG", 3),
+        ("cmyk.jpg", 4),
+        ("bilevel.png", 1),
+        ("gray16.png", 1),
+        ("la.png", 2),
+        ("palette.png", 3),
+        ("rgba.png", 4),
+        ("bmp.bmp", 3),
+        ("gif.gif", 3),
+        ("tiff.tiff", 3),
+        ("webp.webp", 3),
+    ],
+)
+def test_channels_are_told_for_one_image_and_for_many(name: str, channels: int) -> None:
+    data = (ODD / "kinds" / name).read_bytes()
+    assert identify(data).channels == channels
+    twice = np.frombuffer(data + bytes(3) + data, "u1")
+    starts = np.array([0, len(data) + 3])
+    assert identify_many(twice, starts, starts + len(data)).channels.tolist() == [channels] * 2
+
+
+def test_a_png_that_ends_before_its_colour_type_has_no_channels() -> None:
+    data = (ODD / "kinds" / "rgba.png").read_bytes()[:25]
+    many = identify_many(
+        np.frombuffer(data + b"\6", "u1"), np.zeros(1, "i8"), np.array([len(data)])
+    )
+    assert many.kinds.tolist() == [2]
+    assert many.channels.tolist() == [identify(data).channels] == [0]

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from conftest import CLEAN, GOLDEN, ODD, Run
 from hypothesis import given
@@ -20,10 +19,10 @@ from PIL import Image
 from im2rec import detection, facts, readers
 from im2rec.cli.verify import READERS as CHOICES
 from im2rec.errors import OptionError
-from im2rec.facts import Shard, read_boxes
+from im2rec.facts import Shard
 from im2rec.framing import MAGIC, RunScanner, frame
 from im2rec.image_ops import ImageOptions
-from im2rec.image_record import decode_headers, encode
+from im2rec.image_record import encode
 from im2rec.index import format_index
 from im2rec.pack import PackOptions, pack_list
 from im2rec.readers import CODES, READERS
@@ -410,26 +409,6 @@ ARRAYS = (
     )
     | st.sampled_from([BOX, TWO, detection.NO_OBJECT, (3.0, 6.0, 9.0, *BOX[2:], float("inf"))])
 )
-
-
-@given(st.lists(ARRAYS, max_size=6))
-def test_boxes_are_judged_together_as_each_by_itself(labels: list[tuple[float, ...]]) -> None:
-    payloads = [encode(at, each, b"image...") for at, each in enumerate(labels)]
-    words = np.frombuffer(b"".join(payloads) + bytes(4), "<u4")
-    lengths = np.array([len(each) for each in payloads], "i8")
-    starts = (lengths.cumsum() - lengths) // 4
-    told = read_boxes(decode_headers(words, starts, lengths), np.arange(len(labels)))
-    sound = [each for each in labels if detection.check(each) is None]
-    assert told.sound.tolist() == [detection.check(each) is None for each in labels]
-    assert told.pads.sum() == sum(map(detection.is_pad, sound))
-    assert told.plain[told.sound].tolist() == [each[:2] == (2.0, 5.0) for each in sound]
-    classes_of = [
-        int(each[0])
-        for labels in sound
-        if not detection.is_pad(labels)
-        for each in detection.objects(labels)
-    ]
-    assert sorted(told.classes.tolist()) == sorted(classes_of)
 
 
 def test_the_fault_in_a_label_is_named(tmp_path: Path) -> None:
