@@ -90,14 +90,24 @@ def _kinds_but(*kinds: str) -> Find:
 
 
 def _other_widths(watch: Watch) -> Iterator[Place]:
-    """The first image of each number of labels but the most common, unless all have objects."""
-    if len(watch.widths) < 2 or not watch.boxes.count:
+    """The first image of each number of labels but the most common, unless they are of boxes."""
+    if len(watch.widths) < 2 or _is_of_boxes(watch):
         return
     common = max(watch.widths, key=lambda width: watch.widths[width].count)
     for width, places in sorted(watch.widths.items()):
         if width != common:
             others = f"in {_count(places.count, 'record')}, this the first, and {common} in others"
             yield places.first[0]._replace(found=f"{_count(width, 'label')} {others}")
+
+
+def _is_of_boxes(watch: Watch) -> bool:
+    """Whether the set is one of pictures with boxes, for most labels are sound ones of those."""
+    return 2 * watch.boxes.count < watch.images
+
+
+def _faults_among_boxes(watch: Watch) -> Iterator[Place]:
+    if _is_of_boxes(watch):
+        yield from _tell(watch, watch.boxes)
 
 
 def _several_shards(watch: Watch) -> Iterator[Place]:
@@ -363,6 +373,14 @@ READERS: dict[str, Reader] = {
                 "pack with --label-width or --no-pack-label",
                 f"{_ITER}, ParseChunk",
                 _other_widths,
+                frozenset({BOXES}),
+            ),
+            Rule(
+                "label",
+                "ImageDetRecordIter leaves out a box without width or height, ends at other "
+                "layouts, and takes a corner outside as it is; mend the list, and pack again",
+                f"apache/mxnet src/io/image_det_aug_default.cc; {_MEASURED}",
+                _faults_among_boxes,
                 frozenset({BOXES}),
             ),
             _no_image(

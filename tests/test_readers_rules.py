@@ -172,6 +172,7 @@ FAULTS: dict[str, Callable[[Path], Path]] = {
     "mxnet-index": lambda f: without_index(write(f, *classes(0, 1))),
     "mxnet-name": lambda f: write(f, *classes(0, 1), stem="a;b"),
     "mxnet-label-width": lambda f: write(f, *classes(0), (1, (1.0, 2.0), JPEG)),
+    "mxnet-label": lambda f: write(f, *boxes(BOX, TWO, (*BOX[:3], 0.5, 0.25, 0.25, 0.5))),
     "mxnet-no-image": lambda f: write(f, *classes(0), NO_IMAGE),
     "mxnet-kind": lambda f: write(f, *classes(0), (1, (1.0,), GIF)),
     "dali-index": lambda f: without_index(shards(f, *TWO_SHARDS)),
@@ -302,6 +303,12 @@ def test_the_first_record_of_each_odd_width_is_named(tmp_path: Path) -> None:
         (4, "2 labels in 1 record"),
         (1, "3 labels in 2 records"),
     ]
+
+
+def test_labels_of_boxes_may_be_of_several_widths_for_mxnet(tmp_path: Path) -> None:
+    assert problems(write(tmp_path, *boxes(BOX, TWO, detection.NO_OBJECT)), "mxnet") == []
+    # one of two is none: then they are labels of another sort, whose widths differ
+    assert codes(write(tmp_path, *boxes(TWO, (1.0,))), "mxnet") == ["mxnet-label-width"]
 
 
 def test_a_header_with_one_label_in_an_array_is_of_one_width(tmp_path: Path) -> None:
@@ -553,3 +560,5 @@ def test_the_command_tells_breaches_and_exits_1(tmp_path: Path, im2rec: Run) -> 
     assert done.stdout.startswith("train.rec:0: rocal-kind: id 0: an image of kind png; rocAL's")
     assert "no such" not in done.stderr
     assert "mxnet" in im2rec("verify", "--for", "tensorflow", "train", code=2).stderr
+    told = im2rec("verify", "train", env={"IM2REC_VERIFY_FOR": "dali rocal"}, code=1).stdout
+    assert [line.split(": ")[1] for line in told.splitlines()] == ["rocal-kind"] * 2
