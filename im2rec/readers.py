@@ -378,7 +378,8 @@ READERS: dict[str, Reader] = {
             Rule(
                 "label",
                 "ImageDetRecordIter leaves out a box without width or height, ends at other "
-                "layouts, and takes a corner outside as it is; mend the list, and pack again",
+                "layouts, and takes other corners and classes as they are; mend the list, and pack "
+                "again",
                 f"apache/mxnet src/io/image_det_aug_default.cc; {_MEASURED}",
                 _faults_among_boxes,
                 frozenset({BOXES}),
