@@ -13,6 +13,7 @@ import sys
 import termios
 from pathlib import Path
 
+import click
 import pytest
 from conftest import BAD, CLEAN, GOLDEN, Run
 
@@ -53,6 +54,21 @@ def test_version(im2rec: Run) -> None:
 
     assert im2rec("--version").stdout == f"im2rec {version('im2rec')}\n"
     assert package.__version__ == version("im2rec")
+
+
+def test_each_option_has_a_variable_of_its_first_name(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN)
+    im2rec("pack", "set", CLEAN)
+    (tmp_path / "other.lst").write_text("99\t0\tx.jpg\n", encoding="utf-8")
+    done = im2rec("verify", "set", env={"IM2REC_VERIFY_LIST": "other.lst"}, code=1)
+    assert "other.lst: list-missing: id 99: x.jpg has no record" in done.stdout
+    assert json.loads(im2rec("inspect", "set", env={"IM2REC_INSPECT_JSON": "1"}).stdout)
+    for command in cli.cli.commands.values():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                prefix = f"IM2REC_{command.name}_".upper().replace("-", "_")
+                names = [prefix + name[2:].upper().replace("-", "_") for name in option.opts]
+                assert option.envvar in names
 
 
 def test_no_command_shows_the_help(im2rec: Run) -> None:

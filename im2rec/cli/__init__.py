@@ -56,8 +56,17 @@ def cli() -> None:
     """
 
 
+def _variable(command: click.Command, option: click.Option) -> str:
+    """The environment variable that has an option's default, by the first of its long names."""
+    long = next(name for name in option.opts if name.startswith("--"))
+    return f"IM2REC_{command.name}_{long.removeprefix('--')}".upper().replace("-", "_")
+
+
 for each in (make_list_command, pack_command, inspect_command, verify_command, index_command):
     cli.add_command(each)
+    for option in each.params:
+        if isinstance(option, click.Option):  # click itself goes by the names that our code has
+            option.envvar = _variable(each, option)
 
 
 def main() -> NoReturn:

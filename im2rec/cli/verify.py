@@ -58,7 +58,6 @@ Example:
     "readers",
     type=click.Choice(READERS),
     multiple=True,
-    envvar="IM2REC_VERIFY_FOR",
     help="Check what this reader asks for, too; repeat for more.",
 )
 @click.option("--decode", is_flag=True, help="Decode every image, too.")
