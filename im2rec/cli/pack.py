@@ -81,6 +81,12 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
 @click.argument("prefix")
 @click.argument("root")
 @click.option(
+    "-o",
+    "--output",
+    metavar="PREFIX",
+    help="Prefix of the files to write, of one list.  [default: the list's]",
+)
+@click.option(
     "--resize",
     type=click.IntRange(0),
     default=0,
@@ -201,6 +207,7 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
 def pack_command(
     prefix: str,
     root: str,
+    output: str | None,
     quality: int | None,
     color: str,
     max_failures: tuple[float, bool],
@@ -250,6 +257,7 @@ def pack_command(
     if image.pass_through:
         _refuse_beside_pass_through()
     check_root(root)
+    output = output and output.removesuffix(".rec")
     lists = find_lists(prefix)
     tell_workers(settings.workers, talk)
     if lists == [prefix + ".lst"]:
@@ -270,6 +278,8 @@ def pack_command(
                 f"{len(lists)} lists: --layout insightface is for one list in a folder, for there "
                 "is one `property`; name it"
             )
+        if output:
+            raise OptionError(f"--output goes with one list, and here are {len(lists)}; name one")
         check_apart(lists)
         for path in lists if settings.detection else ():  # the last of them, too, before any work
             check_boxes(read_list(path))
@@ -278,6 +288,7 @@ def pack_command(
     with ExitStack() as stack:
         if depfile:
             most = None if verbose else MAX_LINES
+            depfile_target = depfile_target or (output and f"{output}.manifest.json")
             unnamed = stack.enter_context(
                 dependency_file(depfile, lists, root, depfile_target, most)
             )
@@ -291,14 +302,16 @@ def pack_command(
                 unnamed.count,
             )
         for path in lists:
-            report = _pack_one(path, root, settings, talk)
+            report = _pack_one(path, root, output, settings, talk)
             _print_pack_report(report, talk)
             if settings.detection and report.turned:
                 _warn_of_turns(report, image.color, talk)
     return EXIT_DONE
 
 
-def _pack_one(path: str, root: str, settings: PackOptions, talk: Talk) -> PackReport:
+def _pack_one(
+    path: str, root: str, output: str | None, settings: PackOptions, talk: Talk
+) -> PackReport:
     """Packs one list; prints failures as they become known."""
     from im2rec.output import kept_count
     from im2rec.pack import pack_list
@@ -314,10 +327,10 @@ def _pack_one(path: str, root: str, settings: PackOptions, talk: Talk) -> PackRe
             bar.update(done, report.rows)
 
         try:
-            return pack_list(path, root, settings, progress=progress)
+            return pack_list(path, root, settings, prefix=output, progress=progress)
         except BaseException:
             is_resumable = settings.resume and is_begun  # else it has kept nothing
-            kept = kept_count(path.removesuffix(".lst")) if is_resumable else 0
+            kept = kept_count(output or path.removesuffix(".lst")) if is_resumable else 0
             if kept:
                 shards = f"{count_text(kept, 'whole shard')} {'is' if kept == 1 else 'are'} kept"
                 talk.info(f"{shards}: the same command, run again, goes on with them")
