@@ -1,6 +1,6 @@
 """im2rec packs image datasets into MXNet RecordIO (.lst, .rec, .idx) without MXNet.
 
-The command line is `im2rec` or `python -m im2rec`. In Python:
+The command line is `im2rec` or `python -m im2rec`; `im2rec-legacy` takes im2rec.py's. In Python:
 
     from im2rec import recordio                      in the place of mxnet.recordio
     from im2rec.make_list import make_list, ListOptions
@@ -12,6 +12,7 @@ The command line is `im2rec` or `python -m im2rec`. In Python:
 How the house is laid out; imports go down only:
 
     door     __main__              python -m im2rec
+             legacy                old command lines, made into ours
     floor 5  cli                   the options, the commands, what they print of their reports
              terminal              the process around a command: streams, signals, exit codes
     floor 4  make_list  pack  inspection  verify  indexing      the verbs; none imports another

@@ -195,7 +195,7 @@ def _click_message(error: click.ClickException) -> str:
     if context.parent is None and not isinstance(error, click.exceptions.MissingParameter):
         hint = (
             " Coming from im2rec.py? `--list PREFIX ROOT` is `im2rec make-list PREFIX ROOT`, and "
-            "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`."
+            "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`; im2rec-legacy takes the old line as it is."
         )
     elif "unexpected extra argument" in message:
         names = " ".join(each.make_metavar(context) for each in context.command.params[:2])

@@ -123,7 +123,7 @@ def test_no_command_shows_the_help(im2rec: Run) -> None:
             ["--list", "set", "."],
             "Coming from im2rec.py? `--list PREFIX ROOT` is",
         ),
-        (["set", "."], "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`"),
+        (["set", "."], "`PREFIX ROOT` is `im2rec pack PREFIX ROOT`; im2rec-legacy takes the old"),
         (["make-list", "my", "set", "."], "quote names that have spaces, separate --exts by comma"),
         (["pack", ".", "set"], "set: ROOT: there is no such folder; the order is PREFIX ROOT"),
         (["pack", "set.rec", "."], "set.rec: PREFIX is a list or a prefix; did you mean set?"),
@@ -500,3 +500,25 @@ def test_too_many_workers_are_told_of(im2rec: Run) -> None:
     assert "CPU" not in im2rec("pack", "--workers", "1", "set", CLEAN).stderr
     assert im2rec("pack", "-q", "--workers", "1000", "set", CLEAN).stderr == ""
     assert "CPU" in im2rec("verify", "--decode", "--workers", "1000", "set").stderr
+
+
+def test_output_is_where_the_set_goes(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN)
+    im2rec("pack", "set", CLEAN, "--resize", "8")
+    (tmp_path / "out").mkdir()
+    for name in ("out/one", "out/two.rec"):
+        im2rec("pack", "set", CLEAN, "--resize", "8", "-o", name, "--depfile", f"{name}.d")
+        stem = name.removesuffix(".rec")
+        for ending in ("rec", "idx"):
+            made = (tmp_path / f"{stem}.{ending}").read_bytes()
+            assert made == (tmp_path / f"set.{ending}").read_bytes()
+        rule = (tmp_path / f"{name}.d").read_text(encoding="utf-8")
+        assert rule.startswith(f"{stem}.manifest.json:")
+    im2rec("verify", "--list", "set.lst", "out/one")
+
+
+def test_output_is_of_one_list(tmp_path: Path, im2rec: Run) -> None:
+    im2rec("make-list", "set", CLEAN, "--chunks", "2")
+    done = im2rec("pack", "set", CLEAN, "--output", "new", code=2)
+    assert "--output goes with one list, and here are 2; name one" in done.stderr
+    assert not list(tmp_path.glob("*.rec"))
