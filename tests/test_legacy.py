@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import shlex
 import shutil
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import cv2
 import pytest
 from conftest import CLEAN, GOLDEN
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from im2rec import legacy
@@ -464,6 +466,55 @@ def test_what_is_passed_over_is_said(line: str, note: str) -> None:
 def test_any_line_is_a_command_of_ours_or_an_error(words: list[str]) -> None:
     with suppress(OptionError):
         assert translate(words).command[0] in ("make-list", "pack", "index")
+
+
+class Argparse(argparse.ArgumentParser):
+    """im2rec.py's options of MXNet 1.9.1, read as it reads them."""
+
+    def __init__(self) -> None:
+        super().__init__(add_help=False)
+        for name in ("prefix", "root"):
+            self.add_argument(name)
+        for name in set(legacy.FLAGS) - {"shuffle"}:
+            self.add_argument(f"--{name}", action="store_true")
+        for name, kind in legacy.VALUES.items():
+            self.add_argument(f"--{name}", type=kind)
+        self.add_argument("--exts", nargs="+")
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)
+
+
+OPTIONS = """--list|--recursive|--rec|--no-shuffle|--no|--pass|--chunks 2|--ch=3|--train-ratio .5
+--test=0.25|--tr=1|--resize 8|--res=9|--center-crop|--pack-label|--pack|--quality 90|--q=0|--num=1
+--num-thread 4|--color -1|--color=0|--enc .png|--encoding=.jpg|--exts .jpg|--ex=.png|--li
+--exts .jpg .jpeg|--re|--p|--resize|--color x|--list=1|--c|--e .jpg"""
+
+
+@given(
+    st.lists(st.sampled_from(OPTIONS.replace("\n", "|").split("|")), max_size=6),
+    st.integers(0, 6),
+    st.integers(0, 7),
+)
+@settings(max_examples=1000)
+def test_what_argparse_takes_is_read_as_argparse_does(
+    parts: list[str], prefix_at: int, root_at: int
+) -> None:
+    parts.insert(prefix_at, "p")
+    parts.insert(root_at, "r")
+    words = " ".join(parts).split()
+    try:
+        parsed = vars(Argparse().parse_args(words))
+    except ValueError:
+        return
+    plain = [parsed.pop("prefix"), parsed.pop("root")]
+    exts = parsed.pop("exts")
+    for name, value in parsed.items():
+        if value is not None and value is not False:
+            flag = f"--{name.replace('_', '-')}"
+            plain.append(flag if value is True else f"{flag}={value}")
+    plain += ["--exts", *exts] if exts else []
+    assert translate(words) == translate(plain)
 
 
 # --- running it -------------------------------------------------------------------------------
