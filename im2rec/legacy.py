@@ -247,39 +247,31 @@ def _to_make_list(line: _Line) -> Translation:
         words.append("--no-shuffle")
     if line.exts:
         words += ["--exts", ",".join(line.exts)]
-    if int(line.old.get("chunks", 1)) != 1:
-        words += ["--chunks", line.old["chunks"]]
+    words += _as_given(line, "chunks")
     test = float(line.old.get("test-ratio", 0))
     if float(line.old.get("train-ratio", 1)) != 1:
-        words += ["--train-ratio", line.old["train-ratio"]]
-        words += ["--test-ratio", line.old["test-ratio"]] if test else []
+        words += _as_given(line, "train-ratio", "test-ratio")
     elif test:
         line.notes.append(
             "im2rec.py passes over --test-ratio without --train-ratio, so there is one list; "
             "im2rec make-list --test-ratio splits"
         )
     # im2rec.py makes `folder/` into the list folder.lst
-    names = _names(prefix.rstrip("/") or prefix, root)
+    names = _names(prefix.rstrip("/") or prefix, root or ".")
     return Translation([*words, *line.own, *names], line.notes)
 
 
 def _to_pack(line: _Line) -> Translation:
-    encoding = line.old.get("encoding", ".jpg")
-    quality = int(line.old.get("quality", 95))
     words = ["pack"]
     if _truth(line, "pass-through"):
         words.append("--pass-through")
         _tell_unused(line, ("resize", "center-crop", "quality", "color", "encoding"))
     else:
-        if int(line.old.get("resize", 0)):
-            words += ["--resize", line.old["resize"]]
-        if _truth(line, "center-crop"):
-            words.append("--center-crop")
-        if "encoding" in line.old and encoding != ".jpg":
-            words += ["--encoding", encoding]
-        words += _quality(encoding, quality)
-        if line.old.get("color", "1") != "1":
-            words += ["--color", line.old["color"]]
+        words += _as_given(line, "resize", "color", "encoding")
+        words += ["--center-crop"] if _truth(line, "center-crop") else []
+        is_png = line.old.get("encoding", "").lower().endswith("png")
+        if is_png or "quality" in line.old:
+            words += _quality(is_png, int(line.old.get("quality", 95)))
     if not _truth(line, "pack-label"):
         words.append("--no-pack-label")
     if "num-thread" in line.old:
@@ -295,11 +287,14 @@ def _tell_unused(line: _Line, names: tuple[str, ...]) -> None:
         line.notes.append(f"{', '.join(unused)}: of no use with --pass-through, as in im2rec.py")
 
 
-def _quality(encoding: str, quality: int) -> list[str]:
+def _as_given(line: _Line, *names: str) -> list[str]:
+    return [word for name in names if name in line.old for word in (f"--{name}", line.old[name])]
+
+
+def _quality(is_png: bool, quality: int) -> list[str]:
     """--quality as OpenCV takes what is out of bounds; im2rec.py's 95 makes a PNG of level 9."""
-    if encoding.lower().endswith("png"):
-        return ["--quality", str(min(max(quality, 0), 9))]
-    return [] if quality == 95 else ["--quality", str(min(max(quality, 1), 100))]
+    least, most = (0, 9) if is_png else (1, 100)
+    return ["--quality", str(min(max(quality, least), most))]
 
 
 def _rootless(root: str) -> list[str]:
@@ -376,7 +371,10 @@ def _cc_image_options(values: dict[str, int], encoding: str, notes: list[str]) -
     if encoding != ".jpg":
         words += ["--encoding", encoding]
     quality = values["quality"]
-    words += _quality(encoding, 3 if encoding == ".png" and quality > 9 else quality)
+    if encoding == ".png":
+        words += _quality(True, quality if quality <= 9 else 3)
+    elif quality != KEYS["quality"]:
+        words += _quality(False, quality)
     if values["color"] != KEYS["color"]:
         words += ["--color", str(values["color"])]
     return words
