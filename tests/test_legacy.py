@@ -623,3 +623,16 @@ def test_rec2idx_py_s_index_is_made(here: Path, old: Legacy) -> None:
     shutil.copy(golden / "set.rec", here)
     old("set.rec", "new.idx")
     assert (here / "new.idx").read_bytes() == (golden / "set.rec2idx.idx").read_bytes()
+
+
+def test_the_script_is_the_module(here: Path) -> None:
+    script = "from im2rec.__main__ import legacy; legacy()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "--help"],
+        cwd=here,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, legacy.HELP, "")
