@@ -31,8 +31,9 @@ Usage: im2rec-legacy --list [OPTIONS] PREFIX ROOT     as im2rec.py
   Take an old command line as it is, say which im2rec command does the same, and run that.
 
   Every spelling of every version is known: --list True, --list=1, --num_thread, --res 256. The
-  options of `im2rec make-list` and `im2rec pack` may be added. What is stricter than it was: an
-  image that cannot be read stops the run, unless --max-failures allows it.
+  options of `im2rec make-list` and `im2rec pack` may be added. What is not as it was: hidden files
+  are not listed (--include-hidden), and an image that cannot be read stops the run, unless
+  --max-failures allows it.
 
 Options:
   -q, --quiet  Errors and failures only.
