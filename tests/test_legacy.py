@@ -129,10 +129,10 @@ class Records:
         return pack_img(header, image, quality=self.quality)
 
 
-# Lines as they stand in the files named, without the interpreter and the script; with names that
+# Lines as they stand in the places named, without the interpreter and the script; with names that
 # begin with / below the test's folder. Each comes with what im2rec.py of MXNet 1.9.1 makes of it.
 LISTS = [
-    # deepinsight/insightface recognition/arcface_torch/README.md
+    # deepinsight/insightface recognition/arcface_torch/docs/prepare_custom_dataset.md
     ("--list --recursive train image_folder", Lists()),
     # NVIDIA/DeepLearningExamples MxNet/Classification/RN50v1.5/Cifar100ToRecordIO.sh
     ("--list --recursive val /cifar100/val", Lists()),
@@ -142,13 +142,13 @@ LISTS = [
     ("./example_rec ./example/ --recursive --list --num-thread 8", Lists()),
     # apache/mxnet example/image-classification/README.md
     ("--list True --recursive True --train-ratio 0.95 mydata img_data", Lists(train=0.95)),
-    # apache/mxnet, its tutorial on multi-node ImageNet
+    # a tutorial on ImageNet on several machines, of MXNet's early days
     ("--list True --chunks 8 --recursive True train_meta/NAME ROOT", Lists(chunks=8)),
-    # apache/mxnet docs/tutorials/basic/data.md, of two times
+    # MXNet's tutorial on loading data, of two times
     ("--list=1 --recursive=1 --shuffle=1 --test-ratio=0.2 data/caltech data/101", Lists()),
     ("--list --recursive --test-ratio=0.2 data/caltech data/101_ObjectCategories", Lists()),
-    # apache/mxnet example/image-classification/data/caltech256.sh, of two times
-    ("--list True --recursive True caltech-256-60-train caltech_256_train_60/", Lists()),
+    # apache/mxnet example/image-classification/data/caltech256.sh, and a user's newer one
+    ("--list True --recursive True caltech256-train caltech_256_train/", Lists()),
     ("--list --recursive caltech-256-60-val 256_ObjectCategories/", Lists()),
     # notebooks for SageMaker
     ("--list --recursive --train-ratio 0.75 nabirds_sample2 ../images/", Lists(train=0.75)),
@@ -164,7 +164,7 @@ LISTS = [
 ]
 
 PACKS = [
-    # deepinsight/insightface recognition/arcface_torch/README.md
+    # deepinsight/insightface recognition/arcface_torch/docs/prepare_custom_dataset.md
     ("--num-thread 16 --quality 100 train image_folder", ["train"], Records(quality=100)),
     # NVIDIA/DeepLearningExamples MxNet/Classification/RN50v1.5/README.md, prepare_imagenet.sh
     (
@@ -193,7 +193,7 @@ PACKS = [
         [f"train_meta/NAME_{n}" for n in range(8)],
         Records(resize=480, quality=90),
     ),
-    # apache/mxnet docs/tutorials/basic/data.md
+    # MXNet's tutorial on loading data
     (
         "--num-thread=4 --pass-through=1 data/caltech data/101_ObjectCategories",
         ["data/caltech"],
@@ -207,13 +207,13 @@ PACKS = [
         ["imagenet1k-val"],
         Records(resize=256, quality=90),
     ),
-    # aws/amazon-sagemaker-examples, its notebook on multi-label classification
+    # a notebook for SageMaker's object detection
     (
         "--pack-label --num-thread 4 your_lst_file_name /your_image_folder",
         ["your_lst_file_name"],
         Records(pack_label=True),
     ),
-    # msracver/Deep-Feature-Flow, a user's script
+    # a user's script beside Deep-Feature-Flow
     ("./ data/ILSVRC --shuffle=1 --pack-label=1 --num-thread=16", ["a"], Records(pack_label=True)),
     # scripts of users
     ("./tmp/ ./cifar/train --pass-through", ["tmp/train"], Records(pass_through=True)),
@@ -236,8 +236,9 @@ PACKS = [
         Records(),
     ),
     ("--pass-through TRUE --center-crop TRUE set photos", ["set"], Records(pass_through=True)),
+    # made up
     ("--num_thread 4 --resize=64 --pack_label False pre in", ["pre-1", "pre2"], Records(64)),
-    # im2rec.cc: docs/faq/recordio.md of apache/mxnet, and scripts of users
+    # im2rec.cc: scripts of users, and as apache/mxnet docs/faq/recordio.md has label_width
     ("train.lst ./img/ train.rec color=0", ["train"], Records(color=0)),
     ("temp.lst ../img/ temp.rec resize=480 quality=90", ["temp"], Records(480, 90)),
     ("image.lst image_root/ image.rec resize=256 label_width=3", ["image"], Records(256)),
@@ -413,6 +414,8 @@ def test_each_spelling_is_known(line: str, command: str) -> None:
         ("--list", "expected PREFIX ROOT, found none."),
         ("--list p my photos", "found p my photos. Quote names that have spaces."),
         ("p my photos", "p: of three names, LST ROOT OUT,"),
+        # apache/mxnet docs/faq/recordio.md
+        ("image.lst image_root_dir output.bin resize=256", "output.bin: of three names, LST ROOT"),
         (
             "a.lst r a.bin",
             "a.bin: of three names, LST ROOT OUT, this is the file to write; name it",
