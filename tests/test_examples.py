@@ -13,12 +13,23 @@ import pytest
 import yaml
 from conftest import CLEAN, Run
 
+from im2rec import recordio
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
 def test_every_example_is_tested() -> None:
     there = {path.name for path in EXAMPLES.iterdir() if not path.name.startswith("__")}
-    assert there == {"quickstart.py", "Makefile", "build.ninja", "github-workflow.yml"}
+    assert there == {
+        "quickstart.py",
+        "Makefile",
+        "build.ninja",
+        "github-workflow.yml",
+        "insightface.sh",
+        "sagemaker.sh",
+        "torch_dataset.py",  # in tests/test_readers.py, as is the next
+        "dali_pipeline.py",
+    }
 
 
 # --- quickstart: its output is held by the README's test -----------------------------------------
@@ -303,3 +314,66 @@ def test_the_ci_job_runs(tmp_path: Path) -> None:
     assert [pattern for pattern in kept if not list(tmp_path.glob(pattern))] == [
         "set_*.failures.tsv"  # no image of these fails
     ]
+
+
+# --- scripts ----------------------------------------------------------------------------------
+
+
+def run_script(name: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs a shell script with an `im2rec` on the path."""
+    (folder / "bin").mkdir(exist_ok=True)
+    command = folder / "bin" / "im2rec"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m im2rec "$@"\n', encoding="utf-8")
+    command.chmod(0o755)
+    path = f"{command.parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["sh", str(EXAMPLES / name), *arguments],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONPATH": str(EXAMPLES.parent)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_insightface_script_packs_faces(tmp_path: Path) -> None:
+    (tmp_path / "people").symlink_to(CLEAN)
+    done = run_script("insightface.sh", "people", "my faces", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.splitlines()[-1].endswith(": no problem")
+    assert (tmp_path / "my faces" / "property").read_text(encoding="utf-8") == "4,112,112\n"
+    stem = str(tmp_path / "my faces" / "train")
+    with recordio.MXIndexedRecordIO(stem + ".idx", stem + ".rec", "r") as reader:
+        header, _ = recordio.unpack(reader.read_idx(0))
+    assert [*header.label] == [25, 29]
+
+
+def test_the_sagemaker_script_makes_two_channels(tmp_path: Path) -> None:
+    (tmp_path / "photos").symlink_to(CLEAN)
+    done = run_script("sagemaker.sh", "photos", "my channels", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "num_classes=4, num_training_samples=16" in done.stdout
+    channels = tmp_path / "my channels"
+    assert [each.name for each in sorted(channels.rglob("*.rec"))] == [
+        "train.rec",
+        "validation.rec",
+    ]
+    assert not (channels / "set_train.rec").exists()
+
+
+@pytest.mark.parametrize("name", ["insightface.sh", "sagemaker.sh"])
+def test_a_script_without_its_names_says_how_it_is_called(name: str, tmp_path: Path) -> None:
+    done = run_script(name, folder=tmp_path)
+    assert done.returncode == 2
+    assert f"usage: {name} PHOTOS FOLDER" in done.stderr
+
+
+def test_a_script_ends_where_a_command_fails(tmp_path: Path) -> None:
+    shutil.copytree(CLEAN, tmp_path / "photos")
+    (tmp_path / "photos" / "ant" / "ant_0.jpg").write_bytes(b"no image")
+    for name in ("insightface.sh", "sagemaker.sh"):
+        done = run_script(name, "photos", "out", folder=tmp_path)
+        assert done.returncode == 1
+        assert "ant/ant_0.jpg: not an image of a known kind" in done.stderr
+        assert not [*(tmp_path / "out").rglob("train.rec")]
