@@ -15,7 +15,8 @@ How the house is laid out; imports go down only:
              legacy                old command lines, made into ours
     floor 5  cli                   the options, the commands, what they print of their reports
              terminal              the process around a command: streams, signals, exit codes
-    floor 4  make_list  pack  inspection  verify  indexing      the verbs; none imports another
+    floor 4  make_list  pack  inspection  verify  indexing  unpacking      the verbs; none imports
+                                   another
              resume                what of a stopped run is used again
              face_set              what InsightFace wants of a set beside its images
              part                  what a worker does: rows in, records out, each to its place
@@ -45,6 +46,7 @@ Data walks through once:
     .rec .idx  -record_set, framing, image_record-> records
     records    -inspection-> Summary, -verify-> Problems -> cli
     records    -indexing-> .idx
+    records    -unpacking-> folder, train.lst
 """
 
 __version__ = "1.0.0"

@@ -81,6 +81,24 @@ class RecordError(Im2recError):
         return f"{printable(self.path)}: byte {self.offset}: {self.found}"
 
 
+class DamageError(Im2recError):
+    """Record files that are damaged, where whole ones are wanted.
+
+    places: (file, offset in bytes, what is wrong) of the first; count: how many in all.
+    """
+
+    def __init__(self, places: tuple[tuple[str, int, str], ...], count: int) -> None:
+        super().__init__(places, count)
+        self.places, self.count = places, count
+
+    def __str__(self) -> str:
+        lines = [f"{printable(file)}: byte {at}: {found}" for file, at, found in self.places]
+        found = f"damaged in {self.count} place{'s' * (self.count != 1)}; nothing was written"
+        return "\n".join(
+            [*lines, f"{printable(self.places[0][0])}: {found}; --salvage takes what is whole"]
+        )
+
+
 class PayloadError(Im2recError):
     """A record's payload that is not an image record (24-byte header, labels, image)."""
 

@@ -15,6 +15,7 @@ from im2rec.cli.index import index_command
 from im2rec.cli.inspection import inspect_command
 from im2rec.cli.make_list import make_list_command
 from im2rec.cli.pack import pack_command
+from im2rec.cli.unpack import unpack_command
 from im2rec.cli.verify import verify_command
 from im2rec.terminal import print_data
 
@@ -62,7 +63,14 @@ def _variable(command: click.Command, option: click.Option) -> str:
     return f"IM2REC_{command.name}_{long.removeprefix('--')}".upper().replace("-", "_")
 
 
-for each in (make_list_command, pack_command, inspect_command, verify_command, index_command):
+for each in (
+    make_list_command,
+    pack_command,
+    inspect_command,
+    verify_command,
+    index_command,
+    unpack_command,
+):
     cli.add_command(each)
     for option in each.params:
         if isinstance(option, click.Option):  # click itself goes by the names that our code has
