@@ -71,7 +71,9 @@ _NEW_FILE = (
 )
 _SET_FILES = (".lst", ".rec", ".idx", ".classes.txt", ".manifest.json", ".failures.tsv")
 
-Progress = Callable[[int, int], None]  # bytes read, bytes to read; every file is read twice
+Progress = Callable[
+    [int, int], None
+]  # half of the bytes read, for all are read twice; bytes in all
 Classes = tuple[str, ...] | None
 
 
@@ -345,20 +347,26 @@ class _Reading:
 
     def __init__(self, sets: Sequence[RecordSet], progress: Progress | None) -> None:
         self._progress = progress
-        self._total = 2 * sum(os.path.getsize(path) for each in sets for path in each.recs)
+        self._total = sum(os.path.getsize(path) for each in sets for path in each.recs)
         self._before = 0
 
     def records(
         self, path: str, lost: Callable[[RecordError, int | None], None]
     ) -> Iterator[Record | Run]:
         """The whole records of a file, over any damage, of which `lost` is told."""
-        with open(path, "rb", buffering=COPY_SIZE) as stream, open(path, "rb", buffering=0) as raw:
-            reader = RecordReader(stream, path)
-            for found in reader.salvage(lost, RunScanner(raw, reader.size)):
-                yield found
-                if self._progress:
-                    self._progress(self._before + found.end, self._total)
-            self._before += reader.size
+        try:
+            with (
+                open(path, "rb", buffering=COPY_SIZE) as stream,
+                open(path, "rb", buffering=0) as source,
+            ):
+                reader = RecordReader(stream, path)
+                for found in reader.salvage(lost, RunScanner(source, reader.size)):
+                    yield found
+                    if self._progress:
+                        self._progress((self._before + found.end) // 2, self._total)
+                self._before += reader.size
+        except OSError as error:
+            raise InputError(path, f"cannot be read: {error.strerror}") from error
 
 
 class _PlaceList:

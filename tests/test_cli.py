@@ -21,7 +21,7 @@ from im2rec import cli, recordio
 from im2rec.cli.options import Size
 from im2rec.cli.pack import INTERPOLATION_NAMES, INTERPOLATION_NUMBERS, _Failures
 
-COMMANDS = ["make-list", "pack", "inspect", "verify", "index"]
+COMMANDS = ["make-list", "pack", "inspect", "verify", "index", "unpack"]
 
 
 @pytest.mark.parametrize("command", [[], *[[name] for name in COMMANDS]])

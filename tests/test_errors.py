@@ -13,6 +13,7 @@ from im2rec import errors
 from im2rec.errors import (
     AnnotationError,
     BusyError,
+    DamageError,
     Im2recError,
     ImageError,
     IndexLineError,
@@ -56,6 +57,16 @@ ERRORS: dict[str, tuple[Im2recError, str]] = {
         "a.json: images[3]: no id\na.json: 22 more at fault",
     ),
     "record": (RecordError("a.rec", 16, "magic", "no magic"), "a.rec: byte 16: no magic"),
+    "damage": (
+        DamageError((("a.rec", 16, "no magic"),), 1),
+        "a.rec: byte 16: no magic\n"
+        "a.rec: damaged in 1 place; nothing was written; --salvage takes what is whole",
+    ),
+    "damage in places": (
+        DamageError((("a.rec", 16, "no magic"),), 30),
+        "a.rec: byte 16: no magic\n"
+        "a.rec: damaged in 30 places; nothing was written; --salvage takes what is whole",
+    ),
     "payload": (PayloadError("3 bytes"), "3 bytes"),
     "index line": (IndexLineError("a.idx", 7, "found ''"), "a.idx:7: found ''"),
     "image": (ImageError("truncated"), "truncated"),
