@@ -158,14 +158,15 @@ class Output:
         """Makes a folder that lies in the hidden one the prefix itself, where there is nothing or
         an empty folder. Signals wait until it is done."""
         with writing(self.prefix):
-            if os.path.isdir(self.prefix):
-                os.chmod(path, stat.S_IMODE(os.stat(self.prefix).st_mode))
             if self.fsync:
                 flush_all(path)
             with signals_held():
-                if sys.platform == "win32" and os.path.isdir(self.prefix):
+                like = os.stat(self.prefix) if os.path.isdir(self.prefix) else None
+                if sys.platform == "win32" and like:
                     os.rmdir(self.prefix)
                 os.rename(path, self.prefix)
+                if like:  # only now, for what cannot be written cannot be moved
+                    os.chmod(self.prefix, stat.S_IMODE(like.st_mode))
                 if self.fsync and sys.platform != "win32":
                     flush(self.folder or ".", os.O_RDONLY)
 

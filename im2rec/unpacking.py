@@ -71,9 +71,8 @@ _NEW_FILE = (
 )
 _SET_FILES = (".lst", ".rec", ".idx", ".classes.txt", ".manifest.json", ".failures.tsv")
 
-Progress = Callable[
-    [int, int], None
-]  # half of the bytes read, for all are read twice; bytes in all
+# Half of the bytes read, for all are read twice, and the bytes in all.
+Progress = Callable[[int, int], None]
 Classes = tuple[str, ...] | None
 
 

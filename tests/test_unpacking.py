@@ -497,6 +497,30 @@ def test_sets_of_other_classes_are_refused(tmp_path: Path) -> None:
         unpack(tmp_path / "out", tmp_path / "a", tmp_path / "b")
 
 
+def test_a_file_that_changes_meanwhile_is_refused(tmp_path: Path) -> None:
+    rec = write_rec(tmp_path / "set.rec", *((number, [0.0], JPEG) for number in range(9)))
+    with pytest.raises(InputError, match="changed while it was read"):
+        unpack_sets(
+            [find_set(str(rec))],
+            f"{tmp_path}/out",
+            UnpackOptions(fsync=False),
+            progress=lambda _, __: os.utime(rec, (1, 1)),
+        )
+    assert names(tmp_path) == ["set.rec"]
+
+
+def test_what_comes_to_out_meanwhile_stays(tmp_path: Path) -> None:
+    rec = write_rec(tmp_path / "set.rec", (0, [0.0], JPEG))
+
+    def put(_: int, __: int) -> None:
+        (tmp_path / "out").mkdir(exist_ok=True)
+        (tmp_path / "out" / "mine").write_bytes(b"mine")
+
+    with pytest.raises(OutputError):
+        unpack_sets([find_set(str(rec))], f"{tmp_path}/out", UnpackOptions(), progress=put)
+    assert names(tmp_path) == ["out", "out/mine", "set.rec"]
+
+
 # --- damage -------------------------------------------------------------------------------------
 
 
