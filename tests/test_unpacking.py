@@ -423,6 +423,9 @@ def test_filters(options: dict[str, object], expected: list[int], digits: Path) 
 def test_filters_on_the_command_line(digits: Path, im2rec: Run) -> None:
     im2rec("unpack", "--label", "cat", "--id", "10-18", "--id", "2", "set", "out")
     assert images(digits.parent / "out") == [f"cat/{number:02}.jpg" for number in (2, 10, 14, 18)]
+    env = {"IM2REC_UNPACK_LABEL": "1 2", "IM2REC_UNPACK_ID": "4-6"}
+    im2rec("unpack", "set", "env", env=env)
+    assert images(digits.parent / "env") == ["1/05.jpg", "2/04.jpg"]
     for wrong, said in (("9-7", "no id in it"), ("x", "is no id"), ("-3", "is no id")):
         assert said in im2rec("unpack", f"--id={wrong}", "set", "no", code=2).stderr
     done = im2rec("unpack", "--label", "dog", "set", "no", code=2)

@@ -62,14 +62,12 @@ writes the images, then photos/set_train.rec with the same records.""",
 )
 @click.option(
     "--label",
-    "labels",
     multiple=True,
     metavar="N",
     help="Only images of this class: its name or, where no class has that, its number; repeat.",
 )
 @click.option(
     "--id",
-    "ids",
     type=_Ids(),
     multiple=True,
     metavar="N|A-B",
@@ -96,7 +94,9 @@ def unpack_command(
         from im2rec.unpacking import UnpackOptions, unpack_sets
 
     talk = Talk(quiet, verbose)
-    settings = UnpackOptions(**options)
+    # Under their own names they have IM2REC_UNPACK_LABEL and IM2REC_UNPACK_ID.
+    labels, ids = options.pop("label"), options.pop("id")
+    settings = UnpackOptions(labels=labels, ids=ids, **options)
     sets = [find_set(name) for name in recs]
     with Progress(f"unpack {os.path.basename(recs[0])}", "B", talk) as bar:
         report = unpack_sets(sets, out, settings, progress=bar.update)
