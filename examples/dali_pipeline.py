@@ -8,12 +8,12 @@ needs nvidia-dali alone, and prints what one epoch gives. Several shards take th
 from __future__ import annotations
 
 import sys
-from glob import glob, escape
+from glob import escape, glob
 
 from nvidia.dali import fn, pipeline_def, types
 
 
-@pipeline_def(batch_size=4, num_threads=2, device_id=None)
+@pipeline_def(batch_size=4, num_threads=2, device_id=None)  # type: ignore[untyped-decorator]
 def images_and_labels(recs: list[str], index: str) -> tuple[object, object]:
     """Pictures as 64x64x3 uint8, RGB, and one label each."""
     encoded, labels = fn.readers.mxnet(

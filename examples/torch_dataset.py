@@ -20,7 +20,7 @@ from im2rec import recordio
 from im2rec.record_set import find_set
 
 
-class RecordDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+class RecordDataset(Dataset):  # type: ignore[misc]  # checked without torch
     """The images of a set, in its order: 3xHxW uint8, RGB, and the labels.
 
     Handles of im2rec.recordio may be pickled and forked: each worker opens its files anew.
@@ -28,8 +28,10 @@ class RecordDataset(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
     def __init__(self, prefix: str) -> None:
         found = find_set(prefix)
+        if None in found.idxs:
+            raise SystemExit(f"{prefix}: an index is missing; `im2rec index {prefix}` makes it")
         self._shards = [
-            recordio.MXIndexedRecordIO(idx, rec, "r")
+            recordio.MXIndexedRecordIO(str(idx), rec, "r")
             for rec, idx in zip(found.recs, found.idxs, strict=True)
         ]
         self._ends = list(accumulate(len(shard.keys) for shard in self._shards))

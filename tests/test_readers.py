@@ -16,7 +16,6 @@ import contextlib
 import io
 import json
 import os
-import re
 import struct
 import subprocess
 import sys
