@@ -21,6 +21,8 @@ How the house is laid out; imports go down only:
              face_set              what InsightFace wants of a set beside its images
              part                  what a worker does: rows in, records out, each to its place
     floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
+             list_family           which lists a prefix stands for
+             dependencies          the list and images that a set is made of, for Make and Ninja
              index_check           what is wrong with an index, beside its record files
              readers               what each reader asks of a set, as rules
              facts                 what these are about, gathered while a set is walked
@@ -28,7 +30,7 @@ How the house is laid out; imports go down only:
              record_set            a set on disk: its names, finding it again, its manifest
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
              output                files whole or not at all
-             depfile               what a set is made of, for Make and Ninja
+             depfile               the rules of a dependency file
              identities            InsightFace's records of identities
              annotations           labels as others keep them: CSV, COCO, Pascal VOC
              jpeg_scan             what a JPEG's scan says beside being decoded

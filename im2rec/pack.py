@@ -10,10 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -21,7 +20,6 @@ from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from im2rec import __version__, detection, pool
-from im2rec.depfile import format_rule, is_rules, writable
 from im2rec.errors import (
     InputError,
     ListError,
@@ -29,7 +27,6 @@ from im2rec.errors import (
     OptionError,
     OutputError,
     TooManyFailures,
-    printable,
 )
 from im2rec.face_set import PROPERTY, FaceSet, is_property
 from im2rec.identities import LAYOUTS
@@ -44,13 +41,13 @@ from im2rec.image_ops import (
     load_codecs,
     prepare_worker,
 )
+from im2rec.list_family import check_inside
 from im2rec.lst import MAX_FAULTS, ImageList, read_list
-from im2rec.output import Output, writing
+from im2rec.output import Output
 from im2rec.part import Done, Failure, Job, Packer, ShardStats, Tally, is_missing
 from im2rec.record_set import (
     MANIFEST_FORMAT,
     MANIFEST_VERSION,
-    family_lists,
     find_classes,
     manifest_names,
     read_classes,
@@ -62,8 +59,6 @@ from im2rec.shards import Piece, SetWriter, ShardFacts
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
 PARTS = 128  # at least, where there are as many rows: no worker waits long for the last one
 BEHIND = 1 << 25  # bytes; a worker that has more to read for a digest packs nothing meanwhile
-MAX_NAME = 1 << 16  # bytes; no file's name has as many
-MAX_NAMED = 3  # paths that an error about many names
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,76 +124,11 @@ def _no_progress(_: PackReport, __: int) -> None:
     pass
 
 
-def find_lists(prefix: str) -> list[str]:
-    """The lists that PREFIX stands for, in order.
-
-    A list itself, with or without `.lst`; else those make-list writes for the prefix (P_train.lst,
-    P_val.lst, P_test.lst, P_0.lst, P_0_train.lst...) and no other; a folder: every list in it.
-    Raises InputError where there is none, or one is a FIFO or a device.
-    """
-    lists = _find_lists(prefix)
-    for path in lists:
-        if not os.path.isfile(path) and not os.path.isdir(path):  # a FIFO would be waited for
-            raise InputError(path, "not a regular file, expected a list")
-    return lists
-
-
-def _find_lists(prefix: str) -> list[str]:
-    if prefix.endswith(".lst") and not os.path.isdir(prefix):
-        if not os.path.exists(prefix):
-            raise InputError(prefix, "there is no such list", "make one with im2rec make-list")
-        return [prefix]
-    if prefix.endswith(".rec"):
-        stem = prefix.removesuffix(".rec")
-        raise InputError(prefix, "PREFIX is a list or a prefix", f"did you mean {stem}?")
-    if os.path.exists(prefix + ".lst"):
-        return [prefix + ".lst"]
-    folder = os.path.dirname(prefix)
-    try:
-        names = family_lists(prefix)
-        if not names and os.path.isdir(prefix):
-            folder = prefix
-            names = sorted(name for name in os.listdir(prefix) if name.endswith(".lst"))
-    except OSError as error:
-        raise InputError(folder, f"cannot be read: {error.strerror}") from error
-    if not names:
-        found = f"there is no {prefix}.lst, nor {prefix}_train.lst and the like"
-        if folder == prefix:
-            found = "there is no list (.lst) in this folder"
-        raise InputError(prefix, found, _MAKE_LIST)
-    return [os.path.join(folder, name) for name in names]
-
-
-_MAKE_LIST = "make one with im2rec make-list"
-
-
 def check_root(root: str) -> None:
     """Raises InputError where ROOT is no folder."""
     if not os.path.isdir(root):
         found = "is not a folder" if os.path.exists(root) else "there is no such folder"
         raise InputError(root, f"ROOT: {found}", "the order is PREFIX ROOT")
-
-
-def check_apart(lists: list[str]) -> None:
-    """Raises InputError where one image stands in two of the lists, as when one of them is left
-    from an earlier split: what is tested on must not be trained on."""
-    seen: set[int] = set()
-    suspects: set[int] = set()
-    for path in lists:
-        hashes = {hash(entry.path) for entry in read_list(path)}
-        suspects |= seen & hashes
-        seen |= hashes
-    if not suspects:
-        return
-    where: dict[str, str] = {}
-    for path in lists:
-        for line, entry in read_list(path).numbered():
-            if hash(entry.path) in suspects and where.setdefault(entry.path, path) != path:
-                raise InputError(
-                    path,
-                    f"line {line}: {entry.path} stands in {where[entry.path]}, too",
-                    "remove lists of an earlier run, or pack each list by its own name",
-                )
 
 
 def pack_list(
@@ -271,108 +201,6 @@ def _face_set(images: ImageList, prefix: str) -> FaceSet:
     if os.path.lexists(path) and not is_property(path):
         raise OutputError(path, "it is there, and is no property file of InsightFace", "move it")
     return FaceSet(images)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sources:
-    """All that a list's set is made of: the list, the class map, the images."""
-
-    images: ImageList
-    root: str
-
-    def __iter__(self) -> Iterator[str]:
-        """Their paths, those that a dependency file can hold."""
-        yield self.images.path
-        classes = find_classes(self.images.path.removesuffix(".lst"))
-        if classes:
-            yield classes
-        yield from filter(writable, self.paths())
-
-    def paths(self) -> Iterator[str]:
-        """Those of the images."""
-        return (os.path.join(self.root, entry.path) for entry in self.images)
-
-
-@dataclass(slots=True)
-class Unnamed:
-    """The images that a dependency file cannot name: the first of them, and how many in all."""
-
-    first: list[str] = field(default_factory=list)
-    count: int = 0
-
-
-@contextmanager
-def dependency_file(
-    path: str, lists: list[str], root: str, target: str | None, most: int | None = None
-) -> Iterator[Unnamed]:
-    """Writes at the end of the context, if that is reached, a file for Make or Ninja that says what
-    the sets of these lists are made of; yields the images that it cannot name.
-
-    target: what depends on all of it; None = each set's manifest, spelled as the list is. most: of
-    those images that are kept by name; None = all. Raises OptionError, OutputError, and what
-    `read_list` raises.
-    """
-    for name in (*lists, *([target] if target else []), os.path.join(root, "an image")):
-        if not writable(name):
-            found = printable(name.removesuffix("an image"))
-            raise OptionError(f"no dependency file can hold the name '{found}'; choose another")
-    others = (".lst", ".rec", ".idx", ".manifest.json", ".classes.txt", ".failures.tsv")
-    prefixes = [_place(each.removesuffix(".lst")) for each in lists]
-    if path.endswith(others) or _place(path) in prefixes:
-        raise OptionError(f"--depfile '{path}' would be one of the set's files; choose another")
-    _check_replaceable(path)
-    with Output(path, fsync=False) as output:
-        written = output.path("dependencies")
-        with writing(path):
-            unnamed = _write_dependencies(written, lists, root, target, most)
-        yield unnamed
-        output.publish({output.stem: written})
-
-
-def _place(path: str) -> str:
-    """The path in one spelling, whatever links and dots its folder is named by."""
-    folder, name = os.path.split(path)
-    return os.path.join(os.path.realpath(folder or "."), name)
-
-
-def _check_replaceable(path: str) -> None:
-    """Raises OutputError where what is there is not ours to replace: found at the end, it would
-    have all the work done for nothing."""
-    if os.path.isdir(path):
-        raise OutputError(path, "there is a folder of this name", "move it away")
-    if os.path.islink(path):  # it would be replaced, and not what it leads to
-        raise OutputError(path, "it is a symbolic link", "name a file")
-    if os.path.exists(path) and not _is_dependency_file(path):
-        raise OutputError(path, "it is there, and is no dependency file", "name another")
-
-
-def _is_dependency_file(path: str) -> bool:
-    """Whether a file is as `dependency_file` writes them, from its beginning to its end: an image
-    is not, nor a Makefile."""
-    if not os.path.isfile(path):
-        return False
-    with writing(path), open(path, "rb") as file:
-        return is_rules(iter(partial(file.readline, MAX_NAME), b""))
-
-
-def _write_dependencies(
-    written: str, lists: list[str], root: str, target: str | None, most: int | None
-) -> Unnamed:
-    """Writes the rules of these lists; the images that they cannot name."""
-    unnamed = Unnamed()
-    with open(written, "wb") as file:
-        for path in lists:
-            sources = _Sources(read_list(path), root)
-            for line in format_rule(
-                target or f"{path.removesuffix('.lst')}.manifest.json", sources
-            ):
-                file.write(line.encode("utf-8", "surrogateescape"))
-            for each in sources.paths():
-                if not writable(each):
-                    unnamed.count += 1
-                    if most is None or unnamed.count <= most:
-                        unnamed.first.append(each)
-    return unnamed
 
 
 def _check_options(options: PackOptions) -> None:
@@ -456,7 +284,7 @@ def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
             f"{len(images)} rows cannot fill --shards {options.shards}; a shard is never empty",
         )
     if images.leaves_root and not options.allow_outside_root:
-        _check_inside(images, root)
+        check_inside(images, root)
 
 
 def check_boxes(images: ImageList) -> None:
@@ -471,45 +299,6 @@ def check_boxes(images: ImageList) -> None:
                 faults.append((line, fault))
     if count:
         raise ListError(images.path, tuple(faults), count)
-
-
-def _check_inside(images: ImageList, root: str) -> None:
-    """Raises InputError where a path is absolute, or a `..` in it leads out of ROOT. A link
-    that stands below ROOT may point anywhere: the user put it there."""
-    top = os.path.realpath(root)
-    outside: list[str] = []
-    suspects = set(images.leaves_root)
-    for line, entry in images.numbered():
-        if line not in suspects:
-            continue
-        # of an absolute path, all but the name; of another, all up to its last `..`
-        is_absolute = os.path.isabs(entry.path)
-        end = entry.path.rfind("/") + 1 if is_absolute else _end_of_last_up(entry.path)
-        there = os.path.realpath(os.path.join(root, entry.path[:end]))
-        if not _is_inside(there, top):
-            outside.append(f"line {line} ({entry.path[:80]})")
-    if outside:
-        more = f" and {len(outside) - MAX_NAMED} more" if len(outside) > MAX_NAMED else ""
-        raise InputError(
-            images.path,
-            f"paths that leave ROOT: {', '.join(outside[:MAX_NAMED])}{more}",
-            "make them relative to ROOT, or use --allow-outside-root",
-        )
-
-
-def _end_of_last_up(path: str) -> int:
-    """Where the last `..` of a path ends; a name may hold two points, too."""
-    return max((match.end() for match in _UP.finditer(path)), default=0)
-
-
-_UP = re.compile(rf"(?:^|[/{re.escape(os.sep)}])\.\.(?=[/{re.escape(os.sep)}]|$)")
-
-
-def _is_inside(path: str, folder: str) -> bool:
-    try:
-        return os.path.commonpath([folder, path]) == folder
-    except ValueError:  # on two drives of Windows
-        return False
 
 
 class _Slice(NamedTuple):

@@ -14,8 +14,8 @@ from conftest import CLEAN, Run
 from hypothesis import given
 from hypothesis import strategies as st
 
+from im2rec.dependencies import dependency_file
 from im2rec.depfile import format_rule, is_rules, writable
-from im2rec.pack import dependency_file
 
 NAMES = [
     "plain", "a b", "a  b", " lead", "a#b", "a$b", "a:b", "$(x)", "a\\b", "a\\ b", "a\\\\ b",

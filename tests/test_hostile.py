@@ -32,8 +32,9 @@ from im2rec.image_ops import ImageOptions
 from im2rec.image_record import HEADER, encode
 from im2rec.index import MAX_FAULTS, parse_index
 from im2rec.inspection import Summary, inspect_set
+from im2rec.list_family import find_lists
 from im2rec.lst import MAX_PATH, MAX_ROW, Entry, ImageList, parse_row
-from im2rec.pack import PackOptions, find_lists, pack_list
+from im2rec.pack import PackOptions, pack_list
 from im2rec.record_set import find_set
 from im2rec.verify import MAX_LISTED, VerifyOptions, verify_set
 

@@ -28,6 +28,7 @@ from im2rec.errors import (
     TooManyFailures,
 )
 from im2rec.image_ops import ImageOptions
+from im2rec.list_family import check_apart, find_lists
 from im2rec.lst import read_list
 from im2rec.make_list import ListOptions, make_list
 from im2rec.pack import (
@@ -36,8 +37,6 @@ from im2rec.pack import (
     _allowed_failures,
     _plan,
     _shard_of,
-    check_apart,
-    find_lists,
     pack_list,
 )
 from im2rec.record_set import find_set

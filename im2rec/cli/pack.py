@@ -224,16 +224,11 @@ def pack_command(
     Several shards are PREFIX_000.rec... with the joint index PREFIX.idx.
     """
     with signals_held():
+        from im2rec.dependencies import dependency_file
         from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
+        from im2rec.list_family import check_apart, find_lists
         from im2rec.lst import read_list
-        from im2rec.pack import (
-            PackOptions,
-            check_apart,
-            check_boxes,
-            check_root,
-            dependency_file,
-            find_lists,
-        )
+        from im2rec.pack import PackOptions, check_boxes, check_root
         from im2rec.record_set import family_lists
 
     talk = Talk(quiet, verbose)
