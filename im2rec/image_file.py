@@ -58,6 +58,7 @@ _PNG_DECODED = {**_PNG_CHANNELS, 3: 3}  # a palette's are those of its colours
 # Bytes, beside twice the pixels', that a PNG's image data may take: libpng inflates even what no
 # pixel needs, a thousand times as much as it is.
 _PNG_SPARE = 1 << 16
+_EXIF = b"Exif\0\0"  # before the block in a JPEG's segment; some write it elsewhere, too
 _WEBP_ZEROS = 64  # bytes at the end of image data; few pictures have as many
 
 _COMMENT, _NUMBER_END = re.compile(rb"#[^\r\n]*"), re.compile(rb"[0-9]\s")
@@ -263,20 +264,19 @@ def remarks_on(data: bytes, facts: ImageFacts) -> tuple[str, ...]:
     """
     if facts.kind != "webp":
         return ()
-    at, found = 12, []
-    while at + 8 <= len(data):
-        kind, length = struct.unpack_from("<4sI", data, at)
-        body = data[at + 8 : at + 8 + length]
-        zeros = len(body) - len(body.rstrip(b"\0"))
-        if kind in (b"VP8 ", b"VP8L") and zeros > _WEBP_ZEROS and 8 * zeros > length:
-            found.append(f"the last {zeros} bytes of the WebP's image data are zero; look at it")
-        at += 8 + length + (length & 1)
+    found = []
+    for kind, start, end in _webp_chunks(data):
+        if kind in (b"VP8 ", b"VP8L"):
+            body = data[start:end]
+            zeros = len(body) - len(body.rstrip(b"\0"))
+            if zeros > _WEBP_ZEROS and 8 * zeros > len(body):
+                found.append(f"the last {zeros} bytes of a WebP's image data are zero; look at it")
     return tuple(found)
 
 
 def _identify_jpeg(data: bytes) -> ImageFacts:
     size: tuple[int, int] | None = None
-    components, depth, orientation, frame = 0, 8, 1, 0
+    components, depth, orientation, frame = 0, 8, 0, 0
     at = 2
     while True:
         at = data.index(b"\xff", at) if data[at] != 0xFF else at
@@ -294,8 +294,9 @@ def _identify_jpeg(data: bytes) -> ImageFacts:
         if marker in _SOF:
             depth, height, width, components = struct.unpack_from(">BHHB", data, at + 2)
             size, frame = (width, height), marker
-        elif marker == _APP1 and data.startswith(b"Exif\0\0", at + 2):
-            orientation = exif_orientation(data[at + 8 : at + length])
+        elif marker == _APP1 and data.startswith(_EXIF, at + 2):
+            # the first that states one, as OpenCV 5 has it
+            orientation = orientation or exif_orientation(data[at + 8 : at + length])
         at += length
     if size is None:
         raise ImageError("damaged: a JPEG whose scan comes before its frame header")
@@ -303,7 +304,7 @@ def _identify_jpeg(data: bytes) -> ImageFacts:
     scans = is_progressive or int.from_bytes(data[at + 2 : at + 3], "big") < components
     is_arithmetic, is_cmyk = frame > 0xC8, components == 4
     return ImageFacts(
-        "jpeg", *size, orientation, is_cmyk, depth, at, scans, is_arithmetic, components
+        "jpeg", *size, _turn(orientation), is_cmyk, depth, at, scans, is_arithmetic, components
     )
 
 
@@ -341,20 +342,26 @@ def _find_end(data: bytes, at: int) -> None:
 
 
 def exif_orientation(tiff: bytes) -> int:
-    """The orientation 1-8 that an EXIF block (from its TIFF header on) states; 1 if none."""
-    order = {b"II": "<", b"MM": ">"}.get(tiff[:2])
+    """The orientation that an EXIF block (from its TIFF header on) states, whatever it may be; 0 if
+    none."""
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
     if order is None:
-        return 1
+        return 0
     try:
         (ifd,) = struct.unpack_from(order + "I", tiff, 4)
         (count,) = struct.unpack_from(order + "H", tiff, ifd)
         for number in range(count):
             tag, _, _, value = struct.unpack_from(order + "HHIH", tiff, ifd + 2 + 12 * number)
             if tag == 0x0112:
-                return value if 1 <= value <= 8 else 1
+                return int(value)
     except struct.error:
         pass
-    return 1
+    return 0
+
+
+def _turn(orientation: int) -> int:
+    """An orientation of 1-8, 1 for what makes no sense."""
+    return orientation if 1 <= orientation <= 8 else 1
 
 
 def _identify_png(data: bytes) -> ImageFacts:
@@ -362,17 +369,18 @@ def _identify_png(data: bytes) -> ImageFacts:
     length, kind, width, height, depth = struct.unpack_from(">I4sIIB", data, body)
     if kind != b"IHDR" or length != 13:
         raise ImageError("damaged: a PNG that does not begin with IHDR")
-    orientation, at = 1, body
+    orientation, at = 0, body
     while at + 8 <= len(data):  # to the end: eXIf may stand behind the pixels
         length, kind = struct.unpack_from(">I4s", data, at)
         if kind == b"eXIf":
-            orientation = exif_orientation(data[at + 8 : at + 8 + length])
+            orientation = exif_orientation(data[at + 8 : at + 8 + length].removeprefix(_EXIF))
         elif kind == b"IEND":
             break
         at += 12 + length
     colour = int.from_bytes(data[body + 17 : body + 18], "big") if len(data) > body + 17 else -1
     channels = _PNG_DECODED.get(colour, 0)
-    return ImageFacts("png", width, height, orientation, False, depth, body, channels=channels)
+    turn = _turn(orientation)
+    return ImageFacts("png", width, height, turn, False, depth, body, channels=channels)
 
 
 def _check_png(data: bytes, facts: ImageFacts) -> None:
@@ -427,9 +435,14 @@ def _identify_other(data: bytes) -> ImageFacts:
             depth = 16 if image.mode.startswith("I;16") else 32 if image.mode in "IF" else 8
             kind = (image.format or "").lower()
             channels = 3 if image.mode == "P" else len(image.getbands())
-            return ImageFacts(
-                kind, width, height, 1, image.mode == "CMYK", depth, channels=channels
-            )
+            orientation = 0
+            if kind == "tiff":
+                orientation = image.getexif().get(0x0112, 0)
+                orientation = orientation if isinstance(orientation, int) else 0
+            elif kind == "webp":
+                orientation = _webp_orientation(data)
+            turn, is_cmyk = _turn(orientation), image.mode == "CMYK"
+            return ImageFacts(kind, width, height, turn, is_cmyk, depth, channels=channels)
     except UnidentifiedImageError:
         raise _unknown(data) from None
     except Image.DecompressionBombError as error:
@@ -438,6 +451,23 @@ def _identify_other(data: bytes) -> ImageFacts:
         raise
     except Exception as error:  # Pillow's readers raise many kinds for a broken header
         raise ImageError(f"damaged: {_first_line(error)}") from error
+
+
+def _webp_orientation(data: bytes) -> int:
+    """As `exif_orientation`, of a WebP's EXIF chunk."""
+    for kind, start, end in _webp_chunks(data):
+        if kind == b"EXIF":
+            return exif_orientation(data[start:end].removeprefix(_EXIF))
+    return 0
+
+
+def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Each chunk of a WebP: its kind, and where what is in it begins and ends."""
+    at = 12
+    while at + 8 <= len(data):
+        kind, length = struct.unpack_from("<4sI", data, at)
+        yield kind, at + 8, at + 8 + length
+        at += 8 + length + (length & 1)
 
 
 def _unknown(data: bytes) -> ImageError:
@@ -506,7 +536,7 @@ def _check_ppm(data: bytes, facts: ImageFacts) -> None:
     if channels is None or data[-1:].isspace():
         return
     numbers = 3 + facts.width * facts.height * channels  # width, height, maximum
-    text = _COMMENT.sub(b"", data[2:])
+    text = _COMMENT.sub(b" ", data[2:])
     if sum(1 for _ in _NUMBER_END.finditer(text)) < numbers:
         raise ImageError("truncated: the file ends inside its last number")
 

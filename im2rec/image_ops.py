@@ -58,9 +58,12 @@ QUALITY_RANGE = {".jpg": (1, 100), ".png": (0, 9)}
 
 # What libjpeg prints of a file whose pixels are wrong. Other remarks (bytes before the end marker,
 # strange metadata, colour profiles) leave the picture whole.
-_LEFT_OVER = re.compile(r"Corrupt JPEG data: \d+ extraneous bytes before marker 0xd9")
+# Of the markers, the end of the image, a comment, or APPn.
+_LEFT_OVER = re.compile(
+    r"Corrupt JPEG data: (\d+) extraneous bytes before marker 0x(?:d9|fe|e[0-9a-f])"
+)
 _DAMAGE = re.compile(
-    r"Corrupt JPEG data: (?!\d+ extraneous bytes before marker 0xd9|bad ICC marker).*"
+    rf"Corrupt JPEG data: (?!{_LEFT_OVER.pattern.partition(': ')[2]}|bad ICC marker).*"
     r"|Premature end of JPEG file.*|Inconsistent progression sequence.*"
     r"|JPEGLib: (?:Corrupt JPEG data: premature|Premature).*"  # in a TIFF
 )
@@ -132,7 +135,10 @@ def convert(data: bytes, options: ImageOptions, seed: int) -> PackedImage:
         return PackedImage(data, facts, facts.width, facts.height, remarks)
     scale = _dct_scale(facts, options)
     picture, remarks = decode(data, facts, options.color, scale)
-    full = _full_size(picture, facts, scale)
+    full = picture.shape[1], picture.shape[0]
+    if scale > 1:  # reckon with what it would be
+        is_upright = facts.orientation < 5
+        full = (facts.width, facts.height) if is_upright else (facts.height, facts.width)
     if options.center_crop:
         picture, full = center_crop(picture), (min(full), min(full))
     if options.resize:
@@ -150,18 +156,6 @@ def _dct_scale(facts: ImageFacts, options: ImageOptions) -> int:
             if min(facts.width, facts.height) >= 2 * options.resize * scale:
                 return scale
     return 1
-
-
-def _full_size(picture: Picture, facts: ImageFacts, scale: int) -> tuple[int, int]:
-    """The width and height that the picture would have if it were not scaled."""
-    height, width = picture.shape[:2]
-    if scale == 1:
-        return width, height
-    full = facts.width, facts.height
-    is_turned = facts.orientation >= 5
-    if width != height:  # better than to trust that OpenCV reads the EXIF block as we do
-        is_turned = (width, height) != (-(-full[0] // scale), -(-full[1] // scale))
-    return (full[1], full[0]) if is_turned else full
 
 
 def decode(
@@ -185,6 +179,8 @@ def decode(
     check_structure(data, facts)
     _check_zeros(data, facts, _EVERY)
     flags = color if scale == 1 else color | _REDUCED[scale]
+    if color != -1:
+        flags |= _IGNORE_ORIENTATION
     picture, remarks = _imdecode(data, facts, flags)
     if any(map(_HIDES_DAMAGE.fullmatch, remarks)):
         _, more = _imdecode(_with_plain_header(data, facts.body), facts, flags)
@@ -199,9 +195,25 @@ def decode(
         raise ImageError(f"damaged {facts.kind}: {_short(damage[0])}")
     if facts.kind == "tiff" and (remarks or not _tells_of_tiff()):
         check_whole(data, facts)  # OpenCV goes on behind strips that cannot be decoded
-    if any(map(_LEFT_OVER.fullmatch, remarks)) and (found := find_damage(data)):
-        raise ImageError(f"damaged {facts.kind}: the scan has {found}")
+    for left_over in filter(None, map(_LEFT_OVER.fullmatch, remarks)):
+        if found := find_damage(data, int(left_over[1])):
+            raise ImageError(f"damaged {facts.kind}: the scan has {found}")
+    if color != -1 and facts.kind != "tiff":  # libtiff has turned it, whatever the flags
+        picture = _turned(picture, facts.orientation)
     return picture, remarks + remarks_on(data, facts)
+
+
+def _turned(picture: Picture, orientation: int) -> Picture:
+    """The picture upright, as OpenCV 5 turns it: earlier ones turn no WebP, and look for a JPEG's
+    EXIF block in its first APP1 segment alone."""
+    import cv2
+
+    if orientation in _TURNS:
+        transpose, flip = _TURNS[orientation]
+        turned: Any = cv2.transpose(picture) if transpose else picture
+        turned = turned if flip is None else cv2.flip(turned, flip)
+        return turned  # type: ignore[no-any-return]
+    return picture
 
 
 def _check_zeros(data: bytes, facts: ImageFacts, every: int) -> None:
@@ -220,6 +232,17 @@ def _tells_of_tiff() -> bool:
     return codec_log().is_capturing and int(cv2.__version__.split(".")[0]) >= 5
 
 
+_IGNORE_ORIENTATION = 128  # OpenCV's flag
+# By EXIF orientation: whether rows and columns change places, and OpenCV's code of a flip then.
+_TURNS: dict[int, tuple[bool, int | None]] = {
+    2: (False, 1),
+    3: (False, -1),
+    4: (False, 0),
+    5: (True, None),
+    6: (True, 1),
+    7: (True, -1),
+    8: (True, 0),
+}
 # What makes IMREAD_REDUCED_GRAYSCALE_2... of IMREAD_GRAYSCALE, and the same of IMREAD_COLOR.
 _REDUCED = {2: 16, 4: 32, 8: 64}
 

@@ -25,6 +25,7 @@ _SOF_BASELINE = (0xC0, 0xC1)
 _SOF_OTHER = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 _ZEROS = 256  # bytes; a run of so many holds at least a block of each table
+_STRAYS = 256  # bytes behind a scan's last block
 _ALIKE = 16  # coefficients of a block, of 63; no picture's are all alike in block after block
 _AHEAD = 8  # bytes; no look ahead is longer
 _RST = re.compile(rb"\xff[\xd0-\xd7]")
@@ -71,14 +72,19 @@ class _Walk:
     left_over: int
 
 
-def find_damage(data: bytes) -> str | None:
-    """What shows that a JPEG's scan was changed after it was written.
+def find_damage(data: bytes, left_over: int = 0) -> str | None:
+    """What shows that a JPEG's scan was changed after it was written; None where nothing does.
 
-    None where nothing does, and for scans that are not walked: progressive, arithmetic, 12 bits,
-    or several in one file.
+    Scans that are not walked (progressive, arithmetic, 12 bits, or several in one file) are judged
+    by the bytes that libjpeg says are left over: so many are no strays, unless they begin with
+    zeros.
     """
     try:
         walk = _walk_scan(data)
+        if walk is None and left_over > _STRAYS:
+            end = _last_scan_end(data)
+            if len(data[end - left_over : end].lstrip(b"\0")) > _STRAYS:
+                return f"{left_over} bytes too many"
         return walk.found if walk else None
     except (IndexError, KeyError, ValueError, ZeroDivisionError, struct.error):
         return None  # libjpeg has decoded it: a header that is odd, not damaged
@@ -91,8 +97,9 @@ def find_zeros(data: bytes) -> str | None:
     zeros would be block after block of the same coefficients, all of them or every second or third:
     there are no such pictures. Where it ends a block, the run may be a plain area, so that nothing
     is said; nor of a progressive scan of few coefficients, which are alike all over a gradient, of
-    one that refines others, or of arithmetic codes. A run that goes on to the scan's end may be
-    stray bytes behind the last block: the walk must come into it to call it damage.
+    one that refines others, or of arithmetic codes. Zeros may also be stray bytes behind the last
+    block: to be damage, the walk must come into them or, of a scan that is not walked, more must
+    follow than strays may be.
     """
     try:
         return _find_zeros(data)
@@ -111,16 +118,21 @@ def _find_zeros(data: bytes) -> str | None:
             zeros = data.find(bytes(_ZEROS), start, end)
             if zeros == -1 or not _are_blocks(segment, first):
                 continue
-            tail = end - zeros  # bytes of the run, if it goes on to the scan's end
-            if not data.endswith(bytes(tail), zeros, end) or _comes_into_zeros(data, tail):
+            behind = data[zeros:end]  # stuffing is not counted in what is left over
+            tail = len(behind) - behind.count(b"\xff\0")
+            walk = _walk_scan(data)
+            if walk:  # strays, too, may be zeros: the blocks must come into them
+                is_hole = walk.found is not None or walk.left_over <= tail - _ZEROS
+            else:
+                is_hole = len(behind.lstrip(b"\0")) > _STRAYS
+            if is_hole:
                 return f"a run of zeros at byte {zeros}"
     return None
 
 
-def _comes_into_zeros(data: bytes, tail: int) -> bool:
-    """Whether the only scan of a JPEG, which ends in so many zeros, needs them for its blocks."""
-    walk = _walk_scan(data)
-    return walk is not None and walk.left_over <= tail - _ZEROS
+def _last_scan_end(data: bytes) -> int:
+    """Where the last scan of a JPEG ends."""
+    return max((end for marker, _, _, end in _segments(data) if marker == 0xDA), default=0)
 
 
 def _segments(data: bytes) -> Iterator[tuple[int, bytes, int, int]]:
@@ -171,10 +183,9 @@ def _are_blocks(header: bytes, first: dict[int, int]) -> bool:
 def _walk_scan(data: bytes) -> _Walk | None:
     """Walks the scan of a JPEG that has but one; None where it is not one that can be walked."""
     tables = _Tables()
-    for marker, segment, start, _ in _segments(data):
+    for marker, segment, start, end in _segments(data):
         if marker == 0xDA:
             blocks = _blocks(segment, tables)
-            end = data.index(b"\xff\xd9", start)
             return _walk(_RST.split(data[start:end]), blocks, tables) if blocks else None
         if marker in _SOF_OTHER or not _read_segment(marker, segment, tables):
             return None

@@ -363,7 +363,7 @@ def test_a_webp_that_ends_in_many_zeros_is_remarked_on(name: str) -> None:
         said.append(convert(torn, LOSSLESS, 0).remarks)
     for remarks in said:
         assert len(remarks) == 1
-        assert remarks[0].endswith("bytes of the WebP's image data are zero; look at it")
+        assert remarks[0].endswith("bytes of a WebP's image data are zero; look at it")
 
 
 def test_an_alpha_of_zeros_that_is_not_compressed_is_whole() -> None:
@@ -432,6 +432,39 @@ def test_stray_zeros_before_the_end_marker_are_no_damage(
     strays = data[:-2] + bytes(size) + data[-2:]
     counts = worker.submit(tally, data, [strays]).result()
     assert counts == {"convert": [0, 1, 0], "pass-through": [0, 1, 0]}
+
+
+STRAYS = {
+    "zeros and text": bytes(300) + b"abc",
+    "many zeros and text": bytes(4096) + b"abc",
+    "zeros and a fill byte": bytes(300) + b"\xff",
+    "text": b"some text, say" * 9,
+    "zeros and a comment": bytes(9) + b"\xff\xfe\0\x09comment",
+    "zeros and an application's": bytes(9) + b"\xff\xe5\0\x09comment",
+    "a comment": b"\xff\xfe\0\x09comment",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in LARGE_KINDS if name.startswith("jpeg")])
+@pytest.mark.parametrize("strays", STRAYS.values(), ids=STRAYS)
+def test_strays_behind_the_last_block_are_no_damage(
+    name: str, strays: bytes, worker: ProcessPoolExecutor
+) -> None:
+    data = LARGE_KINDS[name]
+    counts = worker.submit(tally, data, [data[:-2] + strays + data[-2:]]).result()
+    assert counts == {"convert": [0, 1, 0], "pass-through": [0, 1, 0]}
+
+
+@pytest.mark.parametrize("name", ["jpeg progressive", "jpeg progressive restarts"])
+def test_most_holes_of_zeros_in_a_progressive_scan_are_told_by_what_is_left_over(
+    name: str, worker: ProcessPoolExecutor
+) -> None:
+    """Zeros may be a plain area of such a scan; the rest of it then comes too early."""
+    data = LARGE_KINDS[name]
+    holes = [data[:at] + bytes(1024) + data[at + 1024 :] for at in range(2000, len(data), 700)]
+    refused, same, changed = worker.submit(tally, data, holes).result()["convert"]
+    assert same == 0
+    assert changed <= len(holes) // 5
 
 
 @pytest.mark.parametrize("name", ["jpeg", "jpeg restarts", "jpeg grey", "jpeg cmyk"])
@@ -581,9 +614,56 @@ def test_every_turn_of_every_colour_mode(name: str) -> None:
 
 
 @pytest.mark.parametrize("code", TURNS)
-def test_every_turn_of_a_tiff(code: int) -> None:
-    data = saved(RGB, "TIFF", tiffinfo={0x0112: code})
+@pytest.mark.parametrize("head", [b"", b"Exif\0\0"])
+def test_every_turn_of_a_webp(code: int, head: bytes) -> None:
+    data = saved(RGB, "WEBP", lossless=True)
+    chunk = head + exif(code)
+    data += b"EXIF" + struct.pack("<I", len(chunk)) + chunk
+    # the extended form, whose flag 8 tells of an EXIF chunk
+    flags = struct.pack("<IIHBHB", 10, 8, RGB.width - 1, 0, RGB.height - 1, 0)
+    data = data[:12] + b"VP8X" + flags + data[12:]
+    data = data[:4] + struct.pack("<I", len(data) - 8) + data[8:]
+    assert identify(data).orientation == code
     np.testing.assert_array_equal(pixels_of(data, 1), TURNS[code](PIXELS[..., ::-1]))
+    np.testing.assert_array_equal(pixels_of(data, -1), PIXELS[..., ::-1])
+
+
+@pytest.mark.parametrize("code", TURNS)
+def test_every_turn_of_a_tiff(code: int) -> None:
+    """libtiff makes it, whatever OpenCV is told."""
+    data = saved(RGB, "TIFF", tiffinfo={0x0112: code})
+    assert identify(data).orientation == code
+    for color in (1, -1):
+        np.testing.assert_array_equal(pixels_of(data, color), TURNS[code](PIXELS[..., ::-1]))
+
+
+XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta/>"
+NO_TURN = b"II*\0\x08\0\0\0" + struct.pack("<HHHIHHI", 1, 0x010F, 3, 1, 9, 0, 0)
+# The APP1 segments of a JPEG and the turn that OpenCV 5 makes: the first that states one decides.
+SEGMENTS = {
+    "two": ([b"Exif\0\0" + exif(6), b"Exif\0\0" + exif(3)], 6),
+    "first upright": ([b"Exif\0\0" + exif(1), b"Exif\0\0" + exif(6)], 1),
+    "first senseless": ([b"Exif\0\0" + exif(9), b"Exif\0\0" + exif(6)], 1),
+    "first junk": ([b"Exif\0\0junkjunk", b"Exif\0\0" + exif(6)], 6),
+    "second junk": ([b"Exif\0\0" + exif(6), b"Exif\0\0junkjunk"], 6),
+    "first without": ([b"Exif\0\0" + NO_TURN, b"Exif\0\0" + exif(6)], 6),
+    "first cut": ([b"Exif\0\0" + exif(6)[:16], b"Exif\0\0" + exif(3)], 3),
+    "no TIFF header": ([b"Exif\0\0II+\0" + exif(6)[4:]], 1),
+    "behind XMP": ([XMP, b"Exif\0\0" + exif(6)], 6),
+}
+
+
+@pytest.mark.parametrize("name", SEGMENTS)
+def test_the_first_segment_that_states_a_turn_decides(name: str) -> None:
+    data = KINDS["jpeg"]
+    segments, code = SEGMENTS[name]
+    turned = data[:2] + b"".join(segment(0xE1, each) for each in segments) + data[2:]
+    assert identify(turned).orientation == code
+    straight = opencv_s(data, 1)
+    assert straight is not None
+    np.testing.assert_array_equal(pixels_of(turned, 1), TURNS[code](straight))
+    if int(cv2.__version__.split(".")[0]) >= 5:
+        np.testing.assert_array_equal(opencv_s(turned, 1), TURNS[code](straight))
 
 
 BROKEN_EXIF = [b"", b"II", b"junk" * 9, exif(6)[:18], exif(9), exif(0), b"II*\0\xff\xff\xff\xff"]

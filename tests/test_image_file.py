@@ -311,17 +311,17 @@ def test_an_orientation_that_makes_no_sense_is_none(order: str, change: dict[str
 
 def test_a_directory_that_announces_too_much_is_read_as_far_as_it_goes() -> None:
     assert exif_orientation(exif("big", 6, count=65535)) == 6
-    assert exif_orientation(exif("big", 6, count=1)) == 1
+    assert exif_orientation(exif("big", 6, count=1)) == 0
 
 
 @pytest.mark.parametrize("cut", range(len(exif("big", 6)) - 6))
 def test_a_cut_exif_block_is_none(cut: int) -> None:
-    assert exif_orientation(exif("big", 6)[:cut]) == 1
+    assert exif_orientation(exif("big", 6)[:cut]) == 0
 
 
 @given(st.sampled_from([b"", b"II", b"MM", b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08"]), st.binary())
 def test_any_exif_block_gives_an_orientation(start: bytes, rest: bytes) -> None:
-    assert 1 <= exif_orientation(start + rest) <= 8
+    assert 0 <= exif_orientation(start + rest) < 1 << 16
 
 
 # --- PNG --------------------------------------------------------------------------------------
@@ -400,11 +400,10 @@ def test_a_picture_as_text_is_whole_as_soon_as_its_last_number_has_ended(form: b
     numbers = b"1 2 # two\n3 12" if form == b"P2" else b"1 2 3\n" * 3 + b"9 #\n 9 12"
     data = form + b"\n# 4 of them\n2 2 255\n" + numbers
     assert reason(data) == "truncated: the file ends inside its last number"
-    for more in (b"\n", b" # end", b"\t7", b" 1 2 3"):
+    for more in (b"\n", b" # end", b"# end", b"\t7", b" 1 2 3"):
         check(data + more)
         assert cv2.imdecode(np.frombuffer(data + more, np.uint8), cv2.IMREAD_UNCHANGED) is not None
-    for more in (b"# end", b"0"):
-        assert reason(data + more) == "truncated: the file ends inside its last number"
+    assert reason(data + b"0") == "truncated: the file ends inside its last number"
     assert reason(data[:-3] + b" # 1 2 3 4") == "truncated: the file ends inside its last number"
 
 

@@ -33,7 +33,6 @@ from im2rec.image_ops import (
     ImageOptions,
     PackedImage,
     _dct_scale,
-    _full_size,
     _method,
     center_crop,
     codec_log,
@@ -134,14 +133,6 @@ def test_small_pictures_and_other_kinds_are_not_scaled() -> None:
         options = replace(SCALED, resize=64)
         plain = replace(options, dct_scaling=False)
         assert convert(data, options, 0).image == convert(data, plain, 0).image
-
-
-def test_a_jpeg_whose_exif_block_misleads_keeps_its_shape() -> None:
-    """The turn that OpenCV makes decides, whatever the facts say of it."""
-    data = jpeg_of(scene(1203, 901))
-    wrong = replace(identify(data), orientation=6)
-    picture, _ = decode(data, wrong, 1, 8)
-    assert _full_size(picture, wrong, 8) == (1203, 901)
 
 
 # --- size -------------------------------------------------------------------------------------
