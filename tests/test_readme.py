@@ -162,3 +162,102 @@ def test_every_row_of_what_happens_when_is_held_by_a_test() -> None:
             file, name = test.split("::")
             text = (Path(__file__).parent / file).read_text(encoding="utf-8")
             assert f"\ndef {name}(" in text, test
+
+
+# Which tests of test_readers.py hold each cell of the table "Readers", row by row, in the order of
+# its columns; None where nothing was or can be run. The sets of all of them have cut records.
+IN_TURN = ["test_mxnet_reads_records_in_turn"]
+BY_KEY = ["test_mxnet_reads_records_by_key"]
+ITER = ["test_image_record_iter"]
+ITER_ARRAYS = ["test_image_record_iter_reads_label_arrays"]
+IMAGE_ITER = ["test_image_iter"]
+IMAGE_ITER_PARTS = ["test_image_iter_in_parts_and_shuffled"]
+IMAGE_ITER_ARRAYS = ["test_image_iter_reads_label_arrays"]
+DET = ["test_image_det_record_iter"]
+DET_ITER = ["test_image_det_iter"]
+DATASET = ["test_gluon_dataset"]
+DALI = ["test_dali"]
+DALI_PARTS = ["test_dali_in_parts_and_shuffled"]
+TORCH_KEY = ["test_torch_workers_read_by_key"]
+TORCH_TURN = ["test_torch_workers_read_in_turn"]
+READERS: dict[str, list[list[str] | None]] = {
+    "`MXRecordIO`": [IN_TURN, None, IN_TURN, None, None, IN_TURN, IN_TURN],
+    "`MXIndexedRecordIO`": [BY_KEY, BY_KEY, BY_KEY, None, BY_KEY, BY_KEY, BY_KEY],
+    "`ImageRecordIter`": [
+        ITER,
+        ITER,
+        ITER,
+        ["test_image_record_iter_in_parts"],
+        ["test_image_record_iter_shuffled"],
+        ITER_ARRAYS,
+        ITER,
+    ],
+    "`ImageIter`": [
+        IMAGE_ITER,
+        IMAGE_ITER,
+        [*IMAGE_ITER_ARRAYS, "test_image_iter_takes_no_shards"],
+        IMAGE_ITER_PARTS,
+        IMAGE_ITER_PARTS,
+        IMAGE_ITER_ARRAYS,
+        IMAGE_ITER,
+    ],
+    "`ImageDetRecordIter`": [DET, DET, DET, None, None, DET, DET],
+    "`ImageDetIter`": [DET_ITER, DET_ITER, DET_ITER, None, None, DET_ITER, DET_ITER],
+    "`ImageRecordDataset`": [
+        DATASET,
+        DATASET,
+        DATASET,
+        None,
+        ["test_gluon_data_loader_with_workers"],
+        DATASET,
+        DATASET,
+    ],
+    "`readers.mxnet`": [
+        DALI,
+        DALI,
+        [
+            *DALI,
+            "test_dali_with_indexes_joined_by_cat_loses_shards_without_a_word",
+            "test_dali_takes_one_index_only",
+        ],
+        DALI_PARTS,
+        DALI_PARTS,
+        DALI,
+        [*DALI, "test_mxnet_reads_a_header_that_is_cut_and_dali_does_not"],
+    ],
+    "`im2rec.recordio`": [
+        TORCH_TURN,
+        [*TORCH_KEY, *TORCH_TURN],
+        None,
+        TORCH_TURN,
+        TORCH_KEY,
+        None,
+        [*TORCH_KEY, *TORCH_TURN],
+    ],
+    "rocAL": [None] * 7,
+}
+NOTHING_RUN = {"not run", "no such thing", "takes none"}
+
+
+def test_every_cell_of_the_table_of_readers_is_held_by_a_test() -> None:
+    lines = [line for line in section("Readers").splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert rows[0][1:] == [
+        "one file", "index", "shards", "parts", "shuffle", "label arrays", "cut records",
+    ]  # fmt: skip
+    text = (Path(__file__).parent / "test_readers.py").read_text(encoding="utf-8")
+    for (reader, tested), (name, *cells) in zip(READERS.items(), rows[2:], strict=True):
+        assert reader in name
+        for tests, cell in zip(tested, cells, strict=True):
+            assert (tests is None) == (cell in NOTHING_RUN), (name, cell)
+            for test in tests or []:
+                assert f"\ndef {test}(" in text, test
+
+
+def test_the_versions_in_the_table_of_readers_are_those_that_are_installed() -> None:
+    environments = (Path(__file__).parent / "readers" / "environments.py").read_text("utf-8")
+    pinned = dict(re.findall(r'"(mxnet|nvidia-dali-cuda120|torch)==([^"]+)"', environments))
+    readers = {"MXNet": "mxnet", "NVIDIA DALI": "nvidia-dali-cuda120", "PyTorch": "torch"}
+    named = re.findall(r"^\| (MXNet|NVIDIA DALI|PyTorch) (\S+)", section("Readers"), re.M)
+    assert {name for name, _ in named} == readers.keys()
+    assert all(pinned[readers[name]] == version for name, version in named)
