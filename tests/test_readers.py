@@ -47,6 +47,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 MAGIC = struct.pack("<I", 0xCED7230A)
+TRAP = MAGIC + struct.pack("<I", 4) + b"trap"  # a record, for one who begins to read here
 EDGE = 32  # pixels
 
 
@@ -144,35 +145,32 @@ def lines_of(path: str | Path) -> list[str]:
 
 
 def png(picture: np.ndarray[Any, Any], *magics: bytes) -> bytes:
-    """A PNG of an RGB picture that holds bytes at an offset divisible by 4 (24 + 4 n are no other).
+    """A PNG of an RGB picture that holds bytes at offsets divisible by 4 (as 24 + 4 n are, too).
 
-    They stand in chunks of a kind that decoders pass over.
+    They stand near its end, in chunks of a kind that decoders pass over.
     """
     whole = cv2.imencode(".png", picture[..., ::-1])[1].tobytes()
-    head, rest = whole[:33], whole[33:]  # signature and IHDR
+    image, end = whole[:-12], whole[-12:]  # IEND
     for magic in magics:
-        data = bytes(-(len(head) + 8) % 4) + magic
-        chunk = b"maGc" + data
-        head += struct.pack(">I", len(data)) + chunk + struct.pack(">I", zlib.crc32(chunk))
-    return head + rest
+        chunk = b"maGc" + bytes(-(len(image) + 8) % 4) + magic
+        image += struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    return image + end
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a record should be. pixels: EDGE x EDGE x 3 RGB."""
+    """What a record should be. pixels: HxWx3 RGB."""
 
     id: int
     labels: tuple[float, ...]
     pixels: np.ndarray[Any, Any]
 
-    def is_in(self, sample: dict[str, Any], tolerance: int = 0) -> bool:
+    def is_in(self, sample: dict[str, Any]) -> bool:
         """Whether a sample is this row; ids are compared where the reader gives them."""
         if sample["id"] not in (None, self.id) or sample["labels"] != list(self.labels):
             return False
         found = np.frombuffer(bytes.fromhex(sample["pixels"]), np.uint8).reshape(sample["shape"])
-        return found.shape == self.pixels.shape and bool(
-            (np.abs(found.astype(int) - self.pixels) <= tolerance).all()
-        )
+        return np.array_equal(found, self.pixels)
 
 
 @dataclass(frozen=True)
@@ -196,32 +194,37 @@ class Set:
     def index(self) -> str:
         return f"{self.prefix}.idx"
 
-    def check(self, samples: list[dict[str, Any]], *, tolerance: int = 0) -> None:
+    @property
+    def files(self) -> list[dict[str, Any]]:
+        """What MXNet's iterators are given, without index and with it."""
+        return [{"path_imgrec": self.joint}, {"path_imgrec": self.joint, "path_imgidx": self.index}]
+
+    def check(self, samples: list[dict[str, Any]]) -> None:
         """That these are all rows in their order."""
         assert len(samples) == len(self.rows)
-        wrong = [n for n, row in enumerate(self.rows) if not row.is_in(samples[n], tolerance)]
+        wrong = [n for n, row in enumerate(self.rows) if not row.is_in(samples[n])]
         assert wrong == []
 
-    def check_any_order(self, samples: list[dict[str, Any]], *, tolerance: int = 0) -> list[int]:
+    def check_any_order(self, samples: list[dict[str, Any]]) -> list[int]:
         """That these are all rows, each once; their places in the list."""
         by_label = {row.labels: n for n, row in enumerate(self.rows)}
         places = [by_label[tuple(sample["labels"])] for sample in samples]
         assert sorted(places) == list(range(len(self.rows)))
         for place, sample in zip(places, samples, strict=True):
-            assert self.rows[place].is_in(sample, tolerance)
+            assert self.rows[place].is_in(sample)
         return places
 
 
 def cuts(n: int) -> list[bytes]:
     """What the picture n has its record cut with: nothing, or the magic, also twice in a row (an
     empty part between) and twice with other bytes between."""
-    return {1: [MAGIC], 4: [MAGIC + MAGIC], 7: [MAGIC, MAGIC]}.get(n % 9, [])
+    return {1: [TRAP], 4: [MAGIC + TRAP], 7: [TRAP, TRAP]}.get(n % 9, [])
 
 
-def noise(count: int) -> list[np.ndarray[Any, Any]]:
+def noise(count: int, edge: int = EDGE) -> list[np.ndarray[Any, Any]]:
     """Different pictures, RGB."""
     random = np.random.default_rng(count)
-    return [random.integers(0, 256, (EDGE, EDGE, 3), dtype=np.uint8) for _ in range(count)]
+    return [random.integers(0, 256, (edge, edge, 3), dtype=np.uint8) for _ in range(count)]
 
 
 def pack(
@@ -229,12 +232,13 @@ def pack(
     *options: str,
     labels: Sequence[Sequence[float]] = tuple([1000 * n] for n in range(24)),
     cut: bool = True,
+    edge: int = EDGE,
 ) -> Set:
     """A set of a row for each labels, of pictures of noise in PNGs, packed as they are."""
     root = folder / "root"
     root.mkdir()
     lines, rows = [], []
-    for n, pixels in enumerate(noise(len(labels))):
+    for n, pixels in enumerate(noise(len(labels), edge)):
         (root / f"{n}.png").write_bytes(png(pixels, *(cuts(n) if cut else ())))
         row_id = (n * 7 % len(labels)) * 11 + 3
         rows.append(Row(row_id, tuple(map(float, labels[n])), pixels))
@@ -338,33 +342,30 @@ SHAPE = {"data_shape": [3, EDGE, EDGE]}
 ITER = {"do": "image_record_iter", "batch_size": 5, **SHAPE}
 
 
-def with_and_without_index(each: Set) -> list[dict[str, Any]]:
-    return [{"path_imgrec": each.joint}, {"path_imgrec": each.joint, "path_imgidx": each.index}]
-
-
 @pytest.mark.parametrize("name", ["one", "shards"])
 def test_image_record_iter(name: str, request: pytest.FixtureRequest) -> None:
     """With and without index."""
     each = request.getfixturevalue(name)
-    for (samples,) in ask("mxnet", *({**ITER, **files} for files in with_and_without_index(each))):
+    for (samples,) in ask("mxnet", *({**ITER, **files} for files in each.files)):
         each.check(samples)
 
 
 def test_image_record_iter_reads_label_arrays(arrays: Set) -> None:
-    jobs = [{**ITER, "label_width": 5, **files} for files in with_and_without_index(arrays)]
+    jobs = [{**ITER, "label_width": 5, **files} for files in arrays.files]
     for (samples,) in ask("mxnet", *jobs):
         arrays.check(samples)
 
 
 @pytest.mark.parametrize("name", ["one", "shards"])
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, 3, 8])
 def test_image_record_iter_in_parts(name: str, count: int, request: pytest.FixtureRequest) -> None:
-    """Together they are the whole set, and none is empty; a part begins in the middle of a file,
-    where a cut record is not to be taken for several."""
+    """Together they are the whole set; a part begins in the middle of a file, where a cut record is
+    not to be taken for several. (7 would be too many: with an index, MXNet gives each part 4 of the
+    24 records, none to the last, and waits for ever.)"""
     each = request.getfixturevalue(name)
     jobs = [
-        {**ITER, **files, "num_parts": count, "part_index": part}
-        for files in with_and_without_index(each)
+        {**ITER, **files, "batch_size": 2, "num_parts": count, "part_index": part}
+        for files in each.files
         for part in range(count)
     ]
     answers = [samples for (samples,) in ask("mxnet", *jobs)]
@@ -378,7 +379,7 @@ def test_image_record_iter_shuffled(name: str, request: pytest.FixtureRequest) -
     """Each epoch has every record once, in an order of its own."""
     each = request.getfixturevalue(name)
     shuffled = {**ITER, "batch_size": 4, "shuffle": True, "epochs": 2}  # 4, so that none is doubled
-    for epochs in ask("mxnet", *({**shuffled, **files} for files in with_and_without_index(each))):
+    for epochs in ask("mxnet", *({**shuffled, **files} for files in each.files)):
         orders = [each.check_any_order(samples) for samples in epochs]
         assert orders[0] != orders[1]
         assert list(range(24)) not in orders
@@ -392,13 +393,13 @@ IMAGE_ITER = {"do": "image_iter", "batch_size": 5, **SHAPE}
 def test_image_iter(one: Set) -> None:
     """From a .rec with and without index, and from a list and its images."""
     from_list = {"path_imglist": f"{one.prefix}.lst", "path_root": str(one.root)}
-    files = [*with_and_without_index(one), from_list]
+    files = [*one.files, from_list]
     for samples in ask("mxnet", *({**IMAGE_ITER, **each} for each in files)):
         one.check(samples)
 
 
 def test_image_iter_in_parts_and_shuffled(one: Set) -> None:
-    files = {**IMAGE_ITER, **with_and_without_index(one)[1]}
+    files = {**IMAGE_ITER, **one.files[1]}
     parts = [{**files, "num_parts": 3, "part_index": part} for part in range(3)]
     *answers, shuffled = ask("mxnet", *parts, {**files, "shuffle": True})
     assert [len(samples) for samples in answers] == [8, 8, 8]
@@ -417,14 +418,14 @@ def test_image_iter_reads_label_arrays(arrays: Set) -> None:
 
 
 def test_image_iter_takes_no_shards(shards: Set) -> None:
-    for answer in ask_any("mxnet", *({**IMAGE_ITER, **f} for f in with_and_without_index(shards))):
+    for answer in ask_any("mxnet", *({**IMAGE_ITER, **f} for f in shards.files)):
         assert "No such file or directory" in answer["error"]
 
 
 def test_image_det_record_iter(boxes: Set) -> None:
     """It puts channels, height, width and the labels' count before the labels, and -1 behind."""
     job = {"do": "image_det_record_iter", "batch_size": 4, **SHAPE}
-    for samples in ask("mxnet", *({**job, **files} for files in with_and_without_index(boxes))):
+    for samples in ask("mxnet", *({**job, **files} for files in boxes.files)):
         bare = []
         for sample in samples:
             *size, count = map(int, sample["labels"][:4])
@@ -538,6 +539,21 @@ def test_mxnet_reads_a_header_that_is_cut_and_dali_does_not(
     assert "Invalid RecordIO file" in answer["error"]
 
 
+# --- large records ----------------------------------------------------------------------------
+
+
+def test_records_of_more_than_64_kib(tmp_path: Path) -> None:
+    """Which are looked through for the magic in another way."""
+    each = pack(tmp_path, "--shards", "2", labels=[[n] for n in range(9)], edge=180)
+    assert min(path.stat().st_size for path in each.root.iterdir()) > 1 << 16
+    job = {**ITER, "data_shape": [3, 180, 180], "num_parts": 2}
+    jobs = [{**job, **files, "part_index": n} for files in each.files for n in range(2)]
+    (first,), (second,), (third,), (fourth,) = ask("mxnet", *jobs)
+    each.check(first + second)
+    each.check(third + fourth)
+    each.check(ask("dali", for_dali(each))[0])
+
+
 # --- JPEG -------------------------------------------------------------------------------------
 
 
@@ -547,8 +563,8 @@ def test_jpegs_decode_as_with_pillow(jpegs: Set) -> None:
         "mxnet",
         {"do": "records", "path": jpegs.joint},
         {"do": "dataset", "path": jpegs.joint, "workers": 0},
-        *({**IMAGE_ITER, **files} for files in with_and_without_index(jpegs)),
-        *({**ITER, **files} for files in with_and_without_index(jpegs)),
+        *({**IMAGE_ITER, **files} for files in jpegs.files),
+        *({**ITER, **files} for files in jpegs.files),
     )
     *lists, (with_index,), (without_index,) = mxnet
     for samples in [*lists, with_index, without_index, *ask("dali", for_dali(jpegs))]:
@@ -589,7 +605,7 @@ def payloads(count: int) -> list[bytes]:
                     MAGIC,
                     MAGIC[:2],
                     b"\0" * random.randrange(9),
-                    random.randbytes(random.randrange(30)),
+                    random.randbytes(random.randrange(20)),
                 ]
             )
             for _ in range(random.randrange(12))
@@ -708,7 +724,7 @@ def outputs(folder: Path, *patterns: str) -> dict[str, bytes]:
 def test_lists_are_those_of_im2rec_py(tmp_path: Path) -> None:
     """Random options over random trees, flat ones and nested ones; and images without classes."""
     runs, cases = [], []
-    for n in range(30):
+    for n in range(20):
         random = Random(n)
         case = tmp_path / str(n)
         nested = n % 2 == 1
@@ -771,7 +787,7 @@ def draw_list(path: Path, root: Path, random: Random) -> None:
 def test_packs_are_those_of_im2rec_py(tmp_path: Path) -> None:
     """Random options over random trees and lists, byte for byte."""
     runs, cases = [], []
-    for n in range(30):
+    for n in range(20):
         random = Random(1000 + n)
         case = tmp_path / str(n)
         root = case / "root"

@@ -19,7 +19,11 @@ PINNED = {
     # NumPy 1.23.5 is the newest that MXNet imports with; OpenCV 5 needs NumPy 2.
     "mxnet": ("mxnet==1.9.1", "numpy==1.23.5", "opencv-python-headless==4.11.0.86"),
     "dali": ("nvidia-dali-cuda120==2.4.0",),
-    "torch": ("torch==2.13.0", "numpy==2.4.6"),
+    "torch": (
+        "torch==2.13.0",
+        "numpy==2.2.6; python_version < '3.11'",
+        "numpy==2.4.6; python_version >= '3.11'",
+    ),
 }
 MXNET_NEWEST = (3, 11)  # the newest Python that has a wheel of NumPy 1.23.5
 PYTHONS = ("python3.11", "python3.10", "python3.9", "python3.8")
