@@ -211,8 +211,7 @@ def _turned(picture: Picture, orientation: int) -> Picture:
     if orientation in _TURNS:
         transpose, flip = _TURNS[orientation]
         turned: Any = cv2.transpose(picture) if transpose else picture
-        turned = turned if flip is None else cv2.flip(turned, flip)
-        return turned  # type: ignore[no-any-return]
+        picture = turned if flip is None else cv2.flip(turned, flip)
     return picture
 
 

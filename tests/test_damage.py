@@ -462,7 +462,7 @@ def test_most_holes_of_zeros_in_a_progressive_scan_are_told_by_what_is_left_over
     """Zeros may be a plain area of such a scan; the rest of it then comes too early."""
     data = LARGE_KINDS[name]
     holes = [data[:at] + bytes(1024) + data[at + 1024 :] for at in range(2000, len(data), 700)]
-    refused, same, changed = worker.submit(tally, data, holes).result()["convert"]
+    _, same, changed = worker.submit(tally, data, holes).result()["convert"]
     assert same == 0
     assert changed <= len(holes) // 5
 
