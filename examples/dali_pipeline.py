@@ -7,6 +7,7 @@ needs nvidia-dali alone, and prints what one epoch gives. Several shards take th
 
 from __future__ import annotations
 
+import os
 import sys
 from glob import escape, glob
 
@@ -28,12 +29,26 @@ def images_and_labels(recs: list[str], index: str) -> tuple[object, object]:
     return fn.resize(pictures, size=[64, 64]), labels
 
 
+def shards_of(prefix: str) -> list[str]:
+    """The files that PREFIX.idx speaks of; DALI itself does not notice where one is missing."""
+    count = len(glob(f"{escape(prefix)}_[0-9][0-9][0-9]*.rec"))
+    recs = [f"{prefix}_{number:03}.rec" for number in range(count)] or [f"{prefix}.rec"]
+    for file in (*recs, f"{prefix}.idx"):
+        if not os.path.exists(file):
+            raise SystemExit(f"{file}: is not there")
+    with open(f"{prefix}.idx", encoding="ascii") as lines:
+        last = max(int(line.split("\t")[1]) for line in lines)
+    if last >= sum(map(os.path.getsize, recs)):
+        raise SystemExit(f"{prefix}.idx: speaks of more than {recs[-1]}; a shard is missing")
+    return recs
+
+
 def main() -> int:
     if len(sys.argv) != 2:
         print("usage: dali_pipeline.py PREFIX", file=sys.stderr)
         return 2
     prefix = sys.argv[1]
-    recs = sorted(glob(f"{escape(prefix)}_[0-9][0-9][0-9].rec")) or [f"{prefix}.rec"]
+    recs = shards_of(prefix)
     pipeline = images_and_labels(recs, f"{prefix}.idx")
     pipeline.build()
     size, batches = pipeline.epoch_size("reader"), 0

@@ -28,6 +28,8 @@ class RecordDataset(Dataset):  # type: ignore[misc]  # checked without torch
 
     def __init__(self, prefix: str) -> None:
         found = find_set(prefix)
+        if found.missing:
+            raise SystemExit(f"{found.missing[0]}: this shard is not there")
         if None in found.idxs:
             raise SystemExit(f"{prefix}: an index is missing; `im2rec index {prefix}` makes it")
         self._shards = [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from im2rec import detection, identities
 from im2rec.framing import ALIGNMENT, MAGIC_BYTES, Record, RecordReader, Run
 from im2rec.image_file import KINDS, identify_many
-from im2rec.image_record import HEADER, Headers, ImageRecord, decode, decode_headers
+from im2rec.image_record import HEADER, LABEL_SIZE, Headers, ImageRecord, decode, decode_headers
 from im2rec.index import largest_index, parse_columns
 from im2rec.record_set import RecordSet
 
@@ -166,12 +166,12 @@ class Watch:
     """The facts of one set, those of `needs` among them that are not always gathered.
 
     records, images: how many records, and how many of them have an image; cut: in several parts;
-    cut_header: with a part that ends inside the 24-byte header; arrays: with flag > 0;
+    cut_header: with a part that ends before the image begins; arrays: with flag > 0;
     without_image; widths: for each number of labels how many images have it and the first of them;
     kinds: images by kind, "jpeg" left out; channels: images of other than three; size: smallest and
     largest width, then height; no_class, no_integer, no_first: whose label is not one class, no
     whole number of 32 bits, whose first label is no class; boxes: whose labels are no objects;
-    not_plain: whose layout is not `2 5`.
+    not_plain: whose layout is not `2 5`; no_object: which state that there is none.
     """
 
     def __init__(self, needs: Collection[str]) -> None:
@@ -184,6 +184,7 @@ class Watch:
         self.channels = Places()
         self.boxes = Places()
         self.not_plain = Places()
+        self.no_object = Places()
         self.no_class = Places()
         self.no_integer = Places()
         self.no_first = Places()
@@ -209,8 +210,11 @@ class Watch:
         self._add(batch)
         if record.parts > 1:
             self.cut.add(batch.place(0, f"a record in {record.parts} parts"))
-            if any(payload[at : at + 4] == MAGIC_BYTES for at in range(0, HEADER.size, 4)):
-                self.cut_header.add(batch.place(0, "the magic stands in the record's header"))
+            flag = int(headers.flags[0]) if headers.whole[0] else 0
+            before_image = range(0, HEADER.size + LABEL_SIZE * flag, ALIGNMENT)
+            if any(payload[at : at + 4] == MAGIC_BYTES for at in before_image):
+                found = "the magic stands in the record's header or labels"
+                self.cut_header.add(batch.place(0, found))
 
     def _add(self, batch: _Batch) -> None:
         headers = batch.headers
@@ -335,6 +339,7 @@ class Watch:
             return f"labels that begin with {labels[0]:g} {labels[1]:g}"
 
         self.not_plain.add_all(batch, images[boxes.sound & ~boxes.plain], header)
+        self.no_object.add_all(batch, images[boxes.pads], _always("labels of no object"))
 
     def _add_bare(self, batch: _Batch, bare: npt.NDArray[np.int64]) -> None:
         import numpy as np

@@ -58,6 +58,9 @@ _PNG_DECODED = {**_PNG_CHANNELS, 3: 3}  # a palette's are those of its colours
 # Bytes, beside twice the pixels', that a PNG's image data may take: libpng inflates even what no
 # pixel needs, a thousand times as much as it is.
 _PNG_SPARE = 1 << 16
+_PNM_HEADER = 4096  # bytes that hold its numbers, comments included
+_PNM_SCALED = (b"P2", b"P3", b"P5", b"P6")  # those that state their largest value
+_NUMBER = re.compile(rb"[0-9]+")
 _EXIF = b"Exif\0\0"  # before the block in a JPEG's segment; some write it elsewhere, too
 _WEBP_ZEROS = 64  # bytes at the end of image data; few pictures have as many
 
@@ -256,6 +259,54 @@ def check_structure(data: bytes, facts: ImageFacts) -> None:
         raise ImageError("truncated: the file ends before the image does") from error
 
 
+def check_for_opencv(data: bytes, facts: ImageFacts) -> None:
+    """Raises ImageError for a sound file that OpenCV, 4.12 to 5.0 at the least, decodes wrong.
+
+    PNM: it does not scale what has another largest value than it stores. BMP: where run-length
+    coded rows are longer than the picture is wide, as ImageMagick pads them, it takes the rest for
+    the next row's.
+    """
+    if facts.kind == "ppm":
+        numbers = _NUMBER.findall(_COMMENT.sub(b" ", data[2:_PNM_HEADER]))
+        most = int(numbers[2]) if data[:2] in _PNM_SCALED and len(numbers) > 2 else 255
+        is_text = data[:2] in (b"P2", b"P3")
+        if most not in (255, 65535) and not (is_text and most < 255):
+            raise ImageError(
+                f"a PNM whose largest value is {most}, which OpenCV does not scale; expected 255 "
+                "or 65535"
+            )
+    elif facts.kind == "bmp" and facts.width % 4 and _has_long_rows(data, facts.width):
+        raise ImageError("a BMP whose run-length coded rows are padded, which OpenCV decodes wrong")
+
+
+def _has_long_rows(data: bytes, width: int) -> bool:
+    """Whether a row of a run-length coded BMP has more pixels than the picture is wide."""
+    offset, header = struct.unpack_from("<II", data, 10)
+    compression = 0 if header == 12 else int.from_bytes(data[30:34], "little")
+    if compression not in (1, 2):
+        return False
+    at, column = offset, 0
+    while at + 1 < len(data):
+        count, value = data[at], data[at + 1]
+        at += 2
+        if count:
+            column += count
+        elif value < 2:  # the end of a row, of the picture
+            if value:
+                break
+            column = 0
+        elif value == 2:  # a move
+            column += int.from_bytes(data[at : at + 1], "big")
+            at += 2
+        else:  # pixels one by one, in whole 16-bit words
+            column += value
+            length = value if compression == 1 else (value + 1) // 2
+            at += length + (length & 1)
+        if column > width:
+            return True
+    return False
+
+
 def remarks_on(data: bytes, facts: ImageFacts) -> tuple[str, ...]:
     """What looks as if the file was not written to its end, though it may be sound.
 
@@ -278,6 +329,8 @@ def _identify_jpeg(data: bytes) -> ImageFacts:
     size: tuple[int, int] | None = None
     components, depth, orientation, frame = 0, 8, 0, 0
     at = 2
+    if data[at] != 0xFF:  # later bytes between segments are passed over, these by no decoder
+        raise ImageError("damaged: no marker follows on the beginning of the JPEG")
     while True:
         at = data.index(b"\xff", at) if data[at] != 0xFF else at
         while data[at] == 0xFF:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import struct
 import tempfile
 import zlib
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from im2rec.image_file import (
     MAX_EDGES,
     ImageFacts,
     check_edges,
+    check_for_opencv,
     check_memory,
     check_structure,
     check_whole,
@@ -29,7 +31,7 @@ from im2rec.image_file import (
     remarks_on,
 )
 from im2rec.image_file import OPENCV_MAX_PIXELS as OPENCV_MAX_PIXELS
-from im2rec.jpeg_scan import find_damage, find_zeros
+from im2rec.jpeg_scan import SEQUENTIAL, SOS, find_damage, find_zeros, segments
 
 if TYPE_CHECKING:
     import cv2
@@ -72,6 +74,7 @@ _DAMAGE = re.compile(
 _HIDES_DAMAGE = re.compile(
     r"Warning: unknown JFIF revision number.*|Unknown Adobe color transform code.*"
     r"|Invalid SOS parameters for sequential JPEG.*"
+    r"|Corrupt JPEG data: \d+ extraneous bytes before marker 0x(?!d9).*"
 )
 # Where so many in a row of every 64th byte of a JPEG's scan are zeros, a block of a disk may be
 # missing. Where nothing is decoded, time counts, and no less than a page of memory is looked for.
@@ -177,27 +180,32 @@ def decode(
         )
     # OpenCV lets a wrong CRC pass, takes zeros in the place of a JPEG's end for its codes...
     check_structure(data, facts)
+    check_for_opencv(data, facts)
     _check_zeros(data, facts, _EVERY)
     flags = color if scale == 1 else color | _REDUCED[scale]
     if color != -1:
         flags |= _IGNORE_ORIENTATION
     picture, remarks = _imdecode(data, facts, flags)
+    damage = [line for line in remarks if _DAMAGE.fullmatch(line)]
     if any(map(_HIDES_DAMAGE.fullmatch, remarks)):
         _, more = _imdecode(_with_plain_header(data, facts.body), facts, flags)
+        damage = [line for line in more if _DAMAGE.fullmatch(line)]
         remarks = tuple(dict.fromkeys(remarks + more))
-    damage = [line for line in remarks if _DAMAGE.fullmatch(line)]
     if picture is None:
         check_whole(data, facts)  # says better than the codec what is wrong
         check_memory(pixels)
-        said = _short(" ".join(damage or remarks)) or "OpenCV cannot decode it"
-        raise ImageError(f"damaged {facts.kind}: {said}")
+        said = _short(" ".join(damage or remarks))
+        if damage or facts.kind in ("jpeg", "png"):
+            raise ImageError(f"damaged {facts.kind}: {said or 'OpenCV cannot decode it'}")
+        found = f"OpenCV cannot decode this {facts.kind}, which Pillow can"
+        raise ImageError(found + (f": {said}" if said else ""))
     if damage:
         raise ImageError(f"damaged {facts.kind}: {_short(damage[0])}")
     if facts.kind == "tiff" and (remarks or not _tells_of_tiff()):
         check_whole(data, facts)  # OpenCV goes on behind strips that cannot be decoded
     for left_over in filter(None, map(_LEFT_OVER.fullmatch, remarks)):
-        if found := find_damage(data, int(left_over[1])):
-            raise ImageError(f"damaged {facts.kind}: the scan has {found}")
+        if wrong := find_damage(data, int(left_over[1])):
+            raise ImageError(f"damaged {facts.kind}: the scan has {wrong}")
     if color != -1 and facts.kind != "tiff":  # libtiff has turned it, whatever the flags
         picture = _turned(picture, facts.orientation)
     return picture, remarks + remarks_on(data, facts)
@@ -265,8 +273,16 @@ def _with_plain_header(data: bytes, body: int) -> bytes:
 
     body: where its first scan begins.
     """
-    head = _JFIF_MAJOR.sub(b"\\1\x01", data[:body])
+    head, is_sequential = b"\xff\xd8", False
+    for marker, segment, _, _ in segments(data):
+        if marker == SOS:
+            break
+        head += struct.pack(">BBH", 0xFF, marker, len(segment) + 2) + segment
+        is_sequential |= marker in SEQUENTIAL
+    head = _JFIF_MAJOR.sub(b"\\1\x01", head + b"\xff\xda")
     head = _ADOBE_TRANSFORM.sub(b"\\1\x00", head)
+    if not is_sequential:
+        return head + data[body:]
     spectrum = body + 3 + 2 * data[body + 2]  # behind the scan's length and its components
     return head + data[body:spectrum] + b"\x00\x3f\x00" + data[spectrum + 3 :]
 

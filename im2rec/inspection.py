@@ -13,6 +13,7 @@ from im2rec import detection
 from im2rec.errors import ImageError, InputError, PayloadError, RecordError
 from im2rec.facts import read_boxes
 from im2rec.framing import Record, RecordReader, Run, RunScanner
+from im2rec.identities import HEADER_KEY, identity_keys
 from im2rec.image_file import ManyFacts, identify, identify_many
 from im2rec.image_record import Headers, ImageRecord, decode, decode_headers
 from im2rec.index import largest_index, parse_columns, parse_index
@@ -57,7 +58,8 @@ class Summary:
     """What is in a set.
 
     files, bytes: of the .rec files; records; ids: smallest and largest; label_widths: records by
-    number of labels; class_counts: records by class, where every label is one whole number;
+    number of labels, image_widths those of them with an image; identities: how many InsightFace's
+    header record tells of; class_counts: records by class, where every label is one whole number;
     object_counts: objects by class, where all labels are those of pictures with boxes; class_names:
     from the class map; kinds: records by image kind; channels: records by the channels of their
     image as stored; width, height, image_bytes: spreads; cut: records in several parts;
@@ -72,6 +74,8 @@ class Summary:
     records: int = 0
     ids: tuple[int, int] | None = None
     label_widths: Counter[int] = field(default_factory=Counter)
+    image_widths: Counter[int] = field(default_factory=Counter)
+    identities: int = 0
     class_counts: Counter[int] | None = field(default_factory=Counter)
     object_counts: Counter[int] | None = field(default_factory=Counter)
     class_names: list[str] | None = None
@@ -95,15 +99,16 @@ class Summary:
 
     @property
     def num_classes(self) -> int | None:
-        """The number of classes a trainer needs: one more than the largest label; None where the
-        labels are no classes."""
+        """The number of classes a trainer needs: one more than the largest label, but no fewer than
+        the class map has, since other sets may have the rest; None where the labels are no
+        classes."""
         counts = self.class_counts or self.object_counts
-        return max(counts) + 1 if counts else None
+        return max(max(counts) + 1, len(self.class_names or ())) if counts else None
 
     @property
     def label_width(self) -> int | None:
-        """The number of labels a trainer must be told: the largest there is."""
-        return max(self.label_widths, default=None)
+        """The number of labels a trainer must be told: the largest that an image has."""
+        return max(self.image_widths, default=None)
 
     @property
     def data_shape(self) -> tuple[int, int, int] | None:
@@ -119,10 +124,17 @@ class Summary:
         """What the readers must be told of this set, by reader and option, as far as it is known.
 
         mxnet: of ImageRecordIter, or of ImageDetRecordIter where there are boxes; dali: of
-        fn.readers.mxnet; sagemaker-classification, sagemaker-detection: hyper-parameters.
+        fn.readers.mxnet; sagemaker-classification, sagemaker-detection: hyper-parameters; where
+        there are records without an image, which none of these takes, insightface alone: of
+        arcface_torch's configuration, if they are of its layout.
         """
+        if self.without_image or self.unreadable:
+            if not self.identities:
+                return {}
+            images = {"num_classes": self.identities, "num_image": self.num_training_samples}
+            return {"insightface": images}
         shape, boxes = self.data_shape, bool(self.object_counts)
-        widths = list(self.label_widths)
+        widths = list(self.image_widths)
         samples, classes = self.num_training_samples, self.num_classes
         options: dict[str, dict[str, Any]] = {
             "mxnet": {
@@ -291,6 +303,13 @@ def _sum_up(run: Run, summary: Summary, sizes: _Sizes) -> None:
     summary.unreadable += len(run) - int(whole.sum())
     summary.without_image += int(whole.sum() - has_image.sum())
     summary.label_widths.update(headers.count_widths())
+    widths = headers.widths[has_image]
+    if len(widths) and (widths == widths[0]).all():  # far faster than np.unique
+        summary.image_widths[int(widths[0])] += len(widths)
+    else:
+        summary.image_widths.update(widths.tolist())
+    for number in (whole & ~has_image & (headers.ids == HEADER_KEY)).nonzero()[0].tolist():
+        _find_identities(decode(run.record(number).payload), summary)
     ids = headers.ids[whole]
     if len(ids):
         extremes = (*(summary.ids or ()), int(ids.min()), int(ids.max()))
@@ -367,8 +386,10 @@ def _describe(path: str, record: Record, summary: Summary) -> RecordLine:
         except ImageError:
             kind = "?"
         summary.kinds[kind] += 1
+        summary.image_widths[len(content.labels)] += 1
     else:
         summary.without_image += 1
+        _find_identities(content, summary)
     return RecordLine(
         path,
         record.offset,
@@ -381,6 +402,12 @@ def _describe(path: str, record: Record, summary: Summary) -> RecordLine:
         height,
         len(content.image),
     )
+
+
+def _find_identities(content: ImageRecord, summary: Summary) -> None:
+    """Takes a record without an image, which may be InsightFace's header."""
+    keys = identity_keys(content.id, content.labels, len(content.image))
+    summary.identities = len(keys) if keys else summary.identities
 
 
 def _count_class(content: ImageRecord, summary: Summary) -> None:

@@ -21,7 +21,8 @@ from im2rec.image_file import SCAN_END
 _LOOKAHEAD = 16  # bits of the longest Huffman code
 _MAX_DC_SIZE, _MAX_AC_SIZE = 11, 10  # bits of a DC difference, of an AC value (8-bit samples)
 _MAX_DC = 1024  # 8 x 128: the mean of a block of 8-bit samples, as DCT scales it
-_SOF_BASELINE = (0xC0, 0xC1)
+SOS = 0xDA
+SEQUENTIAL = (0xC0, 0xC1)  # frames, baseline and extended
 _SOF_OTHER = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD9)})  # markers without a segment
 _ZEROS = 256  # bytes; a run of so many holds at least a block of each table
@@ -109,12 +110,12 @@ def find_zeros(data: bytes) -> str | None:
 
 def _find_zeros(data: bytes) -> str | None:
     first: dict[int, int] = {}  # the symbol whose code is zeros, by class << 4 | number
-    for marker, segment, start, end in _segments(data):
+    for marker, segment, start, end in segments(data):
         if marker == 0xC4:
             first.update(
                 (table, symbols[0]) for table, _, symbols in _code_tables(segment) if symbols
             )
-        elif marker == 0xDA:
+        elif marker == SOS:
             zeros = data.find(bytes(_ZEROS), start, end)
             if zeros == -1 or not _are_blocks(segment, first):
                 continue
@@ -132,10 +133,10 @@ def _find_zeros(data: bytes) -> str | None:
 
 def _last_scan_end(data: bytes) -> int:
     """Where the last scan of a JPEG ends."""
-    return max((end for marker, _, _, end in _segments(data) if marker == 0xDA), default=0)
+    return max((end for marker, _, _, end in segments(data) if marker == SOS), default=0)
 
 
-def _segments(data: bytes) -> Iterator[tuple[int, bytes, int, int]]:
+def segments(data: bytes) -> Iterator[tuple[int, bytes, int, int]]:
     """Each segment of a JPEG up to the end-of-image marker: its marker, what is in it, where it
     ends and where what belongs to it does: of a scan's header, the scan."""
     at = 2
@@ -152,7 +153,7 @@ def _segments(data: bytes) -> Iterator[tuple[int, bytes, int, int]]:
         segment = data[at + 2 : at + length]
         at += length
         end = at
-        if marker == 0xDA:
+        if marker == SOS:
             found = SCAN_END.search(data, at)
             end = found.start() if found else len(data)
         yield marker, segment, at, end
@@ -183,8 +184,8 @@ def _are_blocks(header: bytes, first: dict[int, int]) -> bool:
 def _walk_scan(data: bytes) -> _Walk | None:
     """Walks the scan of a JPEG that has but one; None where it is not one that can be walked."""
     tables = _Tables()
-    for marker, segment, start, end in _segments(data):
-        if marker == 0xDA:
+    for marker, segment, start, end in segments(data):
+        if marker == SOS:
             blocks = _blocks(segment, tables)
             return _walk(_RST.split(data[start:end]), blocks, tables) if blocks else None
         if marker in _SOF_OTHER or not _read_segment(marker, segment, tables):
@@ -204,7 +205,7 @@ def _read_segment(marker: int, segment: bytes, tables: _Tables) -> bool:
     elif marker == 0xC4:
         for table, counts, symbols in _code_tables(segment):
             tables.huffman[table] = _huffman_table(counts, symbols)
-    elif marker in _SOF_BASELINE:
+    elif marker in SEQUENTIAL:
         depth, height, width, count = struct.unpack_from(">BHHB", segment)
         parts = [segment[6 + 3 * number : 9 + 3 * number] for number in range(count)]
         factors = [(part[1] >> 4, part[1] & 15) for part in parts]

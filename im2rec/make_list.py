@@ -528,6 +528,13 @@ def _split(rows: list[str], options: ListOptions) -> Iterator[tuple[str, list[st
             yield f"{suffix}_{name}", some
 
 
+def _shares(count: int, test: float, train: float) -> tuple[int, int]:
+    """How many of a class's images go to test and to train: the nearest whole numbers, but one at
+    least to train, for what is not trained on cannot be told."""
+    in_train = min(count, max(int(count * train + 0.5), 1 if train else 0))
+    return min(count - in_train, int(count * test + 0.5)), in_train
+
+
 def _split_by_ratio(part: list[str], size: int, options: ListOptions) -> dict[str, list[str]]:
     """One chunk as test, val and train; those that the ratios leave out are absent.
 
@@ -539,7 +546,7 @@ def _split_by_ratio(part: list[str], size: int, options: ListOptions) -> dict[st
     groups: dict[object, tuple[int, int]] = {}  # class: (rows of test, rows of train)
     if options.stratify:
         for label, count in Counter(map(row_label, part)).items():
-            groups[label] = int(count * test), int(count * train)
+            groups[label] = _shares(count, test, train)
     else:
         groups[None] = int(size * test), int(size * train)
     lists: dict[str, list[str]] = {"test": [], "val": [], "train": []}

@@ -166,7 +166,9 @@ def _others_in_folder(watch: Watch) -> Iterator[Place]:
         others = sorted(
             name
             for name in os.listdir(folder or ".")
-            if name.rpartition(".")[2] in ("rec", "idx") and name not in own
+            if name.rpartition(".")[2] in ("rec", "idx")
+            and name not in own
+            and os.path.isfile(os.path.join(folder, name))
         )
     except OSError:
         return
@@ -408,8 +410,8 @@ READERS: dict[str, Reader] = {
             ),
             Rule(
                 "header",
-                "DALI takes the header from the first part alone; give the image another id or "
-                "label",
+                "DALI takes header and labels from the first part alone; give the image another id "
+                "or label",
                 _DALI_PARSER,
                 _all_of(lambda watch: watch.cut_header),
             ),
@@ -630,6 +632,14 @@ READERS: dict[str, Reader] = {
                 "list A B (class x1 y1 x2 y2)..., corners in shares of the edges",
                 f"{_GLUON}, _transform_label",
                 _all_of(lambda watch: watch.boxes),
+                frozenset({BOXES}),
+            ),
+            Rule(
+                "no-object",
+                "RecordFileDetection takes it for an object of class -1; leave such images out, as "
+                "make-list --negatives drop does",
+                f"{_GLUON}, _transform_label",
+                _all_of(lambda watch: watch.no_object),
                 frozenset({BOXES}),
             ),
             _no_image("RecordFileDetection fails there; leave it out", f"{_GLUON}; {_MEASURED}"),

@@ -80,7 +80,10 @@ def test_no_command_shows_the_help(im2rec: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pakc"], "No such command 'pakc'. (Did you mean one of: 'pack', 'unpack'?). Coming from im2rec.py?"),
+        (
+            ["pakc"],
+            "No such command 'pakc'. (Did you mean one of: 'pack', 'unpack'?). Coming from im2rec",
+        ),
         (["pack", "set"], "Missing argument 'ROOT'. See 'im2rec pack --help'."),
         (["pack", "--resiz", "3", "set", "."], "No such option"),
         (

@@ -395,6 +395,94 @@ def test_plain_webps_are_not_taken_for_torn() -> None:
                 assert reason(saved(picture, "WEBP", **form), PASS) == ""
 
 
+def coded_bmp(width: int, bits: int, *, is_padded: bool) -> tuple[bytes, np.ndarray]:
+    """A BMP of runs of one pixel (8 bits) or two (4 bits), and its pixels, BGR."""
+    noise = np.random.default_rng(width)
+    pixels = noise.integers(0, 1 << bits, (7, width))
+    palette = noise.integers(0, 256, (1 << bits, 4), np.uint8)
+    body = b""
+    for row in pixels[::-1]:
+        padded = [*row.tolist(), *[0] * (-width % 4 * is_padded)]
+        step = 8 // bits
+        for at in range(0, len(padded), step):
+            run = padded[at : at + step]
+            value = run[0] if step == 1 else run[0] << 4 | run[-1]
+            body += bytes([len(run), value])
+        body += b"\0\0"
+    body += b"\0\1"
+    start = 54 + palette.size
+    head = struct.pack("<IHHI", start + len(body), 0, 0, start)
+    info = (40, width, 7, 1, bits, 9 // bits, len(body), 0, 0, len(palette), 0)
+    data = b"BM" + head + struct.pack("<IiiHHIIiiII", *info) + palette.tobytes() + body
+    return data, palette[pixels][..., :3]
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("width", [8, 9, 10, 11, 131])
+def test_a_bmp_of_runs_is_packed_right_or_not_at_all(width: int, bits: int) -> None:
+    for is_padded in (False, True):
+        data, pixels = coded_bmp(width, bits, is_padded=is_padded)
+        with Image.open(io.BytesIO(data)) as opened:
+            assert np.array_equal(np.asarray(opened.convert("RGB"))[..., ::-1], pixels)
+        if is_padded and width % 4:
+            assert not np.array_equal(opencv_s(data, 1), pixels)
+            assert reason(data).startswith("a BMP whose run-length coded rows are padded")
+        else:
+            np.testing.assert_array_equal(pixels_of(data, 1), pixels)
+        assert reason(data, PASS) == ""
+
+
+@pytest.mark.parametrize("form", [b"P2", b"P3", b"P5", b"P6"])
+@pytest.mark.parametrize("most", [1, 15, 100, 254, 255, 1023, 4095, 65535])
+def test_a_pnm_is_packed_right_or_not_at_all(form: bytes, most: int) -> None:
+    channels = 3 if form in (b"P3", b"P6") else 1
+    values = np.random.default_rng(most).integers(0, most + 1, (5, 7, channels))
+    body = b" ".join(b"%d" % value for value in values.ravel()) + b"\n"
+    if form in (b"P5", b"P6"):
+        body = values.astype(">u2" if most > 255 else "u1").tobytes()
+    data = form + b"\n# 7 wide\n7 5\n%d\n" % most + body
+    assert reason(data, PASS) == ""
+    if said := reason(data):
+        assert said.startswith(f"a PNM whose largest value is {most}, which OpenCV")
+        assert most not in (255, 65535)
+    else:
+        expected = np.broadcast_to(values * 255 / most, (5, 7, 3))[..., ::-1]
+        np.testing.assert_allclose(pixels_of(data, 1), expected, atol=1)
+
+
+@pytest.mark.parametrize("name", list(JPEGS))
+@pytest.mark.parametrize("stray", [b"\0", b"strays"])
+def test_strays_in_a_jpeg_s_header_are_no_damage(name: str, stray: bytes) -> None:
+    data = KINDS[f"jpeg{name}"]
+    first = data.index(b"\xff\xda")
+    places, at = [], 2
+    while at < first:
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        places.append(at)
+    assert places[-1] == first
+    for place in places:
+        strayed = data[:place] + stray + data[place:]
+        counts = tally(data, [strayed])
+        assert counts == {"convert": [0, 1, 0], "pass-through": [0, 1, 0]}, place
+
+
+def test_strays_in_the_header_hide_no_damage_in_the_scan(worker: ProcessPoolExecutor) -> None:
+    data = LARGE_KINDS["jpeg"]
+    place = data.index(b"\xff\xdb")
+    strayed = data[:place] + b"\0" + data[place:]
+    assert reason(data[:2] + b"\0" + data[2:], PASS).startswith("damaged: no marker follows")
+    cut = strayed[:9000] + b"\xff\xd9"
+    hole = strayed[:9000] + bytes(600) + strayed[9600:]
+    counts = worker.submit(tally, data, [cut, hole]).result()
+    assert counts["convert"] == [2, 0, 0]
+
+
+def test_what_pillow_alone_can_decode_is_not_called_damaged() -> None:
+    data = saved(RGB.convert("F"), "TIFF")
+    assert reason(data).startswith("OpenCV cannot decode this tiff, which Pillow can")
+    assert reason(data, PASS) == ""
+
+
 # --- blocks and bytes inside ------------------------------------------------------------------
 
 LARGE = Image.fromarray(scene(320, 240))

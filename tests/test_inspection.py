@@ -145,6 +145,7 @@ def test_golden_packs_are_summed_up(
         records=24,
         ids=(0, 23),
         label_widths=Counter(label_widths),
+        image_widths=Counter(label_widths),
         class_counts=classes,
         kinds=Counter(kinds),
         width=Spread(*width),
@@ -165,6 +166,8 @@ def test_insightfaces_layout_is_summed_up() -> None:
     assert (summary.records, summary.bytes, summary.ids) == (7, 29208, (0, 6))
     assert (summary.without_image, summary.num_training_samples) == (3, 4)
     assert summary.label_widths == {1: 4, 2: 3}
+    assert (summary.label_width, summary.identities, summary.num_classes) == (1, 2, 2)
+    assert summary.reader_options() == {"insightface": {"num_classes": 2, "num_image": 4}}
     assert summary.class_counts == {0: 2, 1: 2}  # of the images: the identities' labels are ranges
     assert summary.width == Spread(160, 160, 160)
     assert (summary.index, summary.joint_index) == (["complete"], None)
@@ -382,19 +385,7 @@ def test_the_dictionary_has_every_number_and_is_json(tmp_path: Path) -> None:
         "num_training_samples": 1,
         "num_classes": 2,
         "label_width": 1,
-        "readers": {
-            "mxnet": {
-                "path_imgrec": prefix + ".rec",
-                "label_width": 1,
-                "data_shape": [3, 120, 160],
-            },
-            "dali": {"path": [prefix + ".rec"]},
-            "sagemaker-classification": {
-                "num_classes": 2,
-                "num_training_samples": 1,
-                "image_shape": "3,120,160",
-            },
-        },
+        "readers": {},  # none takes records without an image
     }
 
 

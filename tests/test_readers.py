@@ -17,6 +17,7 @@ import io
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -851,6 +852,48 @@ def test_torch_workers_read_in_turn(start_method: str, workers: int, one: Set) -
 def test_a_forked_torch_worker_may_not_go_on_with_its_parents_place(one: Set) -> None:
     (answer,) = ask_any("torch", {"do": "in_turn_without_reset", "path_rec": one.joint})
     assert "Forbidden operation in multiple processes" in answer["error"]
+
+
+# --- the examples ------------------------------------------------------------------------------
+
+
+def run_example(reader: str, name: str, prefix: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [f"{READERS}/{reader}/bin/python", str(PROJECT / "examples" / name), prefix],
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=200,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", ["one", "shards"])
+def test_the_pytorch_example_reads_every_image(name: str, request: pytest.FixtureRequest) -> None:
+    each = request.getfixturevalue(name)
+    done = run_example("torch", "torch_dataset.py", each.prefix)
+    total = sum(row.labels[0] for row in each.rows)
+    assert done.stdout == f"24 images of 24, sum of labels {total:g}\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["one", "shards"])
+def test_the_dali_example_reads_every_image(name: str, request: pytest.FixtureRequest) -> None:
+    each = request.getfixturevalue(name)
+    done = run_example("dali", "dali_pipeline.py", each.prefix)
+    assert done.stdout.splitlines()[-2:] == ["batch 6: 4 images, 4 labels", "24 images"]
+
+
+def test_the_examples_miss_a_shard(shards: Set, tmp_path: Path) -> None:
+    copied = [shutil.copy(path, tmp_path) for path in Path(shards.prefix).parent.glob("*.*")]
+    assert len(copied) > 6
+    prefix = str(tmp_path / Path(shards.prefix).name)
+    last = sorted(tmp_path.glob("*.rec"))[-1]
+    last.unlink()
+    for reader, name in (("torch", "torch_dataset.py"), ("dali", "dali_pipeline.py")):
+        done = run_example(reader, name, prefix)
+        assert done.returncode == 1
+        assert done.stderr.splitlines()[-1].startswith(prefix)
+        assert "is not there" in done.stderr or "a shard is missing" in done.stderr
 
 
 # --- environments.py --------------------------------------------------------------------------

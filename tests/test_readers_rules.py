@@ -216,6 +216,7 @@ FAULTS: dict[str, Callable[[Path], Path]] = {
     "gluoncv-detection-shards": lambda f: shards(f, *TWO_OF_BOXES),
     "gluoncv-detection-index": lambda f: without_index(write(f, *boxes(BOX, TWO))),
     "gluoncv-detection-label": lambda f: write(f, *boxes(BOX, (1.0,))),
+    "gluoncv-detection-no-object": lambda f: write(f, *boxes(BOX, detection.NO_OBJECT)),
     "gluoncv-detection-no-image": lambda f: write(f, *boxes(BOX), BARE_BOX),
     "gluoncv-detection-kind": lambda f: write(f, *boxes(BOX), (1, BOX, GIF)),
 }
@@ -398,6 +399,21 @@ def test_what_each_reader_decodes(tmp_path: Path, kind: str) -> None:
     expected = ["dali-kind"] * (kind == "GIF")
     expected += ["mxnet-kind"] * (kind in ("GIF", "WEBP", "JPEG2000", "PPM"))
     assert told == expected + ["rocal-kind"] * (kind != "JPEG")
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_dali_reads_no_magic_among_labels(tmp_path: Path, at: int) -> None:
+    """As seen with DALI 2.4.0, which reckons an image's size from a record's first part."""
+    (magic,) = struct.unpack("<f", struct.pack("<I", MAGIC))
+    labels = [1.0, 2.0, 3.0]
+    labels[at] = magic
+    assert codes(write(tmp_path, *classes(0), (1, tuple(labels), JPEG)), "dali") == ["dali-header"]
+    assert codes(write(tmp_path, *classes(0), (1, (1.0,), CUT)), "dali") == []
+
+
+def test_a_folder_is_no_other_set(tmp_path: Path) -> None:
+    (tmp_path / "other.rec").mkdir()
+    assert codes(write(tmp_path, *classes(0, 1)), "rocal") == []
 
 
 def test_what_is_no_image_is_of_no_kind(tmp_path: Path) -> None:

@@ -135,6 +135,9 @@ def _summary_text(summary: Summary) -> str:
     if summary.label_width is not None:
         trainer.append(f"label_width={summary.label_width}")
     rows.append(("trainer", " ".join(trainer)))
+    if summary.without_image and not summary.identities:
+        bare = "records without an image end MXNet's iterators, DALI and SageMaker"
+        rows.append(("readers", bare))
     for reader, options in summary.reader_options().items():
         title, _, task = reader.partition("-")
         those = ", ".join(f"{name}={value!r}" for name, value in options.items())
