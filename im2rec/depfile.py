@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 _SPECIAL = re.compile(r"(\\*)([ #:*?\[])")
 _NO_TARGET = b" #\t\n"  # no target begins with these
+_PATTERN = re.compile(r"[*?\[]")
 _UNWRITABLE = re.compile(r"[;|=%\t\r\n]|[\\ ]\Z")  # for Make, some of them as a rule's target
 
 
@@ -65,7 +66,8 @@ def is_rules(lines: Iterable[bytes]) -> bool:
 
 def writable(name: str) -> bool:
     """Whether a dependency file can hold this name."""
-    return not _UNWRITABLE.search(name)
+    # Beside a pattern's sign, Make takes a backslash for its own.
+    return not _UNWRITABLE.search(name) and not ("\\" in name and _PATTERN.search(name))
 
 
 def _escaped(name: str) -> str:

@@ -22,7 +22,7 @@ NAMES = [
     "a\\#b", "a[1].jpg", "a~b", "~a", "é", "a*b", "a?b", "a'b", 'a"b', "a&b", "(a)", "a,b", "a!b",
     "a@b", "{a}", "<a>", "^a", "a`b", "中文", "a+b", "-a",
 ]  # fmt: skip
-UNWRITABLE = ["a;b", "a|b", "a=b", "a%b", "a\tb", "a\nb", "end\n", "a\r", "end\\", "end "]
+UNWRITABLE = ["a;b", "a|b", "a=b", "a%b", "a\tb", "a\nb", "end\n", "a\r", "end\\", "end ", "a\\b *"]
 MAKEFILE = "OUT:\n\ttouch OUT; echo made >> log\n-include deps\n"
 NINJA = (
     "rule make\n  command = cp deps OUT.d && touch OUT && echo made >> log\n  depfile = OUT.d\n"
