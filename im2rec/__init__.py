@@ -23,6 +23,7 @@ How the house is laid out; imports go down only:
     floor 3  recordio  shards      mxnet.recordio's API; the shards of a set while it is written
              list_family           which lists a prefix stands for
              dependencies          the list and images that a set is made of, for Make and Ninja
+             identity_check        which records need no image: InsightFace's identities
              index_check           what is wrong with an index, beside its record files
              readers               what each reader asks of a set, as rules
              facts                 what these are about, gathered while a set is walked

@@ -42,6 +42,15 @@ class FaceSet:
                     f"row {row + 1} ({entry.path}): {error}",
                     "make it with im2rec make-list --layout insightface",
                 ) from error
+        try:
+            self._table.check()
+        except ValueError as error:
+            raise InputError(
+                images.path,
+                str(error),
+                "pack it plain, from a list of make-list --ids per-list: arcface_torch reads that, "
+                "too",
+            ) from error
 
     def __len__(self) -> int:
         return len(self._table)

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 LAYOUTS = ("plain", "insightface")
 HEADER_KEY, FIRST_IMAGE_KEY = 0, 1
-# Keys stand in labels, which are float32: beyond this not every whole number can be told.
-MAX_KEY = 2**24
+EXACT = 2**24  # keys stand in labels, float32: beyond this not every whole number can be told
+MAX_KEY = 2**31  # the loaders' own keys are of 32 bits
 
 
 class IdentityTable:
@@ -43,11 +43,19 @@ class IdentityTable:
                 "identities rise from 0 without a hole, all images of one together"
             )
         self._images += 1
-        if self._images + len(self._firsts) + 1 > MAX_KEY:
-            raise ValueError(
-                f"more than {MAX_KEY} records: float32, in which this layout keeps keys, cannot "
-                "hold them"
-            )
+
+    def check(self) -> None:
+        """Looks at the keys once all images are there. Raises ValueError where float32 cannot hold
+        one that is to stand in a label."""
+        end = FIRST_IMAGE_KEY + self._images
+        header = (("the first identity", end), ("the end of the identities", end + len(self)))
+        firsts = ((f"the first image of identity {at}", key) for at, key in enumerate(self._firsts))
+        for what, key in (*header, *firsts) if end + len(self) > EXACT else ():
+            if not is_exact(key):
+                raise ValueError(
+                    f"{what} has the key {key}, which is to stand in a label: float32 cannot hold "
+                    f"it, as no odd number beyond {EXACT}"
+                )
 
     def records(self) -> Iterator[tuple[int, tuple[float, float]]]:
         """Key and labels of the records that come behind the images: one for each identity, and
@@ -66,12 +74,18 @@ def identity_keys(key: int, labels: Sequence[float], image_size: int) -> range |
     """
     if key != HEADER_KEY or len(labels) != 2 or image_size:
         return None
-    return _range(labels)
+    keys = _range(labels)
+    return keys if keys and keys[0] > FIRST_IMAGE_KEY else None  # the images stand before them
 
 
 def image_keys(labels: Sequence[float], image_size: int) -> range | None:
     """The keys of one identity's images, if this can be an identity's record; else None."""
     return None if len(labels) != 2 or image_size else _range(labels)
+
+
+def is_exact(key: int) -> bool:
+    """Whether float32 holds this key as it is."""
+    return key <= MAX_KEY and key % (1 << max(key.bit_length() - EXACT.bit_length() + 1, 0)) == 0
 
 
 def _range(labels: Sequence[float]) -> range | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from im2rec.errors import OptionError
 from im2rec.facts import (
@@ -19,10 +19,15 @@ from im2rec.facts import (
     LABELS,
     MAX_PLACES,
     NOWHERE,
+    Faces,
     Place,
     Places,
     Watch,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 MAX_PROPERTY = 1 << 16  # bytes of a `property` file
 _ROCAL_SIZE = 2**32  # bytes; rocAL keeps a .rec's size in 32 bits
@@ -218,15 +223,28 @@ def _face_images(watch: Watch) -> Iterator[Place]:
     those = faces.identities()
     if those is None and faces.header.flag:
         return  # told
-    keys = np.unique(faces.keys) if those is None else np.arange(1, those.start, dtype="u8")
+    keys = np.unique(faces.keys)
+    count = 0
+    if those is not None:  # the header may tell of far more than there are: those are not gone over
+        mine = keys[(keys >= 1) & (keys < those.start)]
+        count = those.start - 1 - int((~_no_images(faces, mine)).sum())
+        end = min(those.start, len(faces.keys) + MAX_PLACES + 2)
+        keys = np.arange(1, end, dtype="u8")
     positions = faces.find(keys)
-    wrong = ((positions == NOWHERE) | faces.bare[positions]).nonzero()[0]
-    places = Places(len(wrong))
+    wrong = _no_images(faces, keys).nonzero()[0]
+    places = Places(max(count, len(wrong)))
     for at in wrong[:MAX_PLACES].tolist():
         key, position = int(keys[at]), int(positions[at])
         found = "no record has the key" if position == NOWHERE else "no image in the record of key"
         places.first.append(faces.place(position, key, f"{found} {key}"))
     yield from _tell(watch, places)
+
+
+def _no_images(faces: Faces, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Whether each key has no record with an image."""
+    positions = faces.find(keys)
+    none: npt.NDArray[np.bool_] = (positions == NOWHERE) | faces.bare[positions]
+    return none
 
 
 def _face_identities(watch: Watch) -> Iterator[Place]:
@@ -237,7 +255,8 @@ def _face_identities(watch: Watch) -> Iterator[Place]:
     those = faces.identities() if faces else None
     if faces is None or not those:
         return
-    keys = np.arange(those.start, those.stop, dtype="u8")
+    end_key = min(those.stop, those.start + len(faces.keys) + MAX_PLACES)  # as of the images
+    keys = np.arange(those.start, end_key, dtype="u8")
     positions = faces.find(keys)
     there = (positions != NOWHERE) & faces.bare[positions]
     ranges = np.full((len(keys), 2), np.nan)
@@ -246,7 +265,7 @@ def _face_identities(watch: Watch) -> Iterator[Place]:
     before = np.append(1.0, end[:-1])
     wrong = ~((first <= end) & ((first == before) | np.isnan(before)))  # True for NaN
     wrong[-1] |= end[-1] != those.start
-    places = Places(int(wrong.sum()))
+    places = Places(int(wrong.sum()) + those.stop - end_key)
     for at in wrong.nonzero()[0][:MAX_PLACES].tolist():
         key, position = int(keys[at]), int(positions[at])
         found = f"the images of identity {key} are {first[at]:g} to {end[at]:g} (not included)"

@@ -23,6 +23,7 @@ from im2rec.framing import (
     RunScanner,
     is_cut_right,
 )
+from im2rec.identity_check import BareRecords
 from im2rec.image_file import identify
 from im2rec.image_record import ImageRecord, decode, decode_headers, encode_header
 from im2rec.index_check import NO_ID, IndexCheck, RecordFile, append_range
@@ -153,7 +154,10 @@ class _Verification:
         self._counts: Counter[str] = Counter()  # of problems, by their codes
         self._all_labels = True  # False for a set that was packed with --no-pack-label
         self._watch = readers.watch_for(options.readers) if options.readers else None
-        self._identities = range(0)  # ids of InsightFace's records without an image
+        # only then it matters which records are to have an image
+        self._is_judging = options.decode or options.list_path is not None
+        self._bare = BareRecords()
+        self._identities: dict[str, frozenset[int]] = {}  # by file, where its identities begin
 
     def run(self) -> VerifyReport:
         records, list_path = self._set, self._options.list_path
@@ -174,6 +178,7 @@ class _Verification:
         # without a shard, every offset behind it would look wrong, and what is missing is told
         if records.joint and not records.missing and all(file.is_records for file in self._files):
             indexes.check(records.joint, self._files)
+        self._identities = self._bare.identities()
         if records.manifest:
             self._check_manifest(records.manifest)
         elif records.set_manifest:
@@ -277,13 +282,14 @@ class _Verification:
         self._found("cut", reader.path, record.offset, None, found)
 
     def _check_run(self, file: RecordFile, run: Run) -> None:
-        """Judges many records: one by one only those that are not sound, or may hold InsightFace's
-        identities."""
+        """Judges many records: one by one only those that are not sound."""
         headers = decode_headers(run.words, run.starts, run.lengths)
         file.add_run(run, headers, with_labels=self._options.list_path is not None)
+        if self._is_judging:
+            self._bare.add_run(file.path, run, headers)
         if self._watch:
             self._watch.add_run(file.path, run, headers)
-        sound = headers.whole & headers.finite() & (headers.ids != 0)
+        sound = headers.whole & headers.finite()
         if self._packed is not None:
             sound &= headers.as_encoded()
             if self._width is not None:
@@ -294,6 +300,8 @@ class _Verification:
     def _check_record(self, file: RecordFile, record: Record) -> None:
         content = self._judge(file.path, record)
         file.add(record.offset, content, with_labels=self._options.list_path is not None)
+        if content is not None and self._is_judging:
+            self._bare.add(file.path, record.offset, content)
         if self._watch:
             self._watch.add(file.path, record)
 
@@ -312,8 +320,6 @@ class _Verification:
             self._found("label", path, record.offset, content.id, sentence)
         elif self._packed is not None and (sentence := self._odd_header(record, content)):
             self._found("header", path, record.offset, content.id, sentence)
-        if content.id == 0 and not content.image and len(labels) == 2:
-            self._identities = range(*map(_whole, labels))
         return content
 
     def _odd_header(self, record: Record, content: ImageRecord) -> str:
@@ -492,7 +498,7 @@ class _Verification:
                 sentence = f"labels {_few(labels)}, expected {_few(listed)} ({entry.path})"
                 self._found("list-label", file.path, offset, entry.id, sentence)
         for record_id, (_, file, at) in found.items():
-            if self._is_identity(record_id):
+            if self._is_identity(file.path, file.offsets[at]):
                 continue
             self._found(
                 "list-extra", file.path, file.offsets[at], record_id, f"the id is not in {path}"
@@ -541,11 +547,11 @@ class _Verification:
     def _is_fault(self, problem: Problem) -> bool:
         """Whether a problem of decoding is one: InsightFace's header and identities have no image,
         and are none to be decoded."""
-        return not (problem.code == "no-image" and self._is_identity(problem.id))
+        return not (problem.code == "no-image" and self._is_identity(problem.file, problem.offset))
 
-    def _is_identity(self, record_id: int | None) -> bool:
+    def _is_identity(self, path: str, offset: int | None) -> bool:
         """Whether a record is InsightFace's header or one of its identities."""
-        return record_id in self._identities or (record_id == 0 and bool(self._identities))
+        return offset in self._identities.get(path, ())
 
 
 _MAX_SIZE = 1 << 48  # bytes; a larger shard is no shard
@@ -633,11 +639,6 @@ _MANIFEST: dict[str, Callable[[Any], bool]] = {
     "joint_index": lambda value: value is None or _is_text(value),
     "shards": lambda value: _are(_is_shard, value),
 }
-
-
-def _whole(label: float) -> int:
-    """The label as a whole number, -1 for what is none."""
-    return int(label) if label.is_integer() else -1
 
 
 def _labels(count: int) -> str:

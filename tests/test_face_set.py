@@ -11,7 +11,7 @@ import pytest
 from conftest import CLEAN, GOLDEN, Run
 
 from im2rec import recordio
-from im2rec.identities import MAX_KEY, IdentityTable
+from im2rec.identities import EXACT, IdentityTable
 
 
 @pytest.fixture
@@ -216,9 +216,35 @@ def test_labels_of_a_table_are_put_in_order(
     assert "--layout insightface takes one label; --detection gives many" in done.stderr
 
 
-def test_keys_that_float32_cannot_hold_are_refused() -> None:
+def table_of(images: int, *firsts: int) -> IdentityTable:
+    """As after so many images, of identities that begin there."""
     table = IdentityTable()
-    table._images = MAX_KEY - 2  # as after so many
-    table._firsts.append(1)
-    with pytest.raises(ValueError, match="more than 16777216 records: float32"):
-        table.add(MAX_KEY - 1, (0.0,))
+    table._images = images
+    table._firsts.extend(firsts)
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        (table_of(EXACT, 1), f"the first identity has the key {EXACT + 1}, which is to stand"),
+        (table_of(EXACT + 1, 1), f"the end of the identities has the key {EXACT + 3}"),
+        (
+            table_of(EXACT + 3, 1, EXACT + 1),
+            f"the first image of identity 1 has the key {EXACT + 1}",
+        ),
+    ],
+)
+def test_keys_that_float32_cannot_hold_are_refused(table: IdentityTable, found: str) -> None:
+    with pytest.raises(ValueError, match=f"^{found}.*float32 cannot hold it"):
+        table.check()
+
+
+def test_large_keys_that_float32_holds_are_taken() -> None:
+    table = table_of(EXACT + 3, 1, EXACT + 2)
+    table.check()
+    assert [*table.records()] == [
+        (EXACT + 4, (1, EXACT + 2)),
+        (EXACT + 5, (EXACT + 2, EXACT + 4)),
+        (0, (EXACT + 4, EXACT + 6)),
+    ]  # fmt: skip
