@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,13 +47,19 @@ class Unnamed:
 
 @contextmanager
 def dependency_file(
-    path: str, lists: list[str], root: str, target: str | None, most: int | None = None
+    path: str,
+    lists: list[str],
+    root: str,
+    target: str | None,
+    most: int | None = None,
+    taken: Iterable[str] = (),
 ) -> Iterator[Unnamed]:
     """Writes at the end of the context, if that is reached, a file for Make or Ninja that says what
     the sets of these lists are made of; yields the images that it cannot name.
 
     target: what depends on all of it; None = each set's manifest, spelled as the list is. most: of
-    those images that are kept by name; None = all. Raises OptionError, OutputError, and what
+    those images that are kept by name; None = all. taken: what the sets are written to, beside the
+    lists' own names. Raises OptionError, OutputError, and what
     `read_list` raises.
     """
     for name in (*lists, *([target] if target else []), os.path.join(root, "an image")):
@@ -61,8 +67,8 @@ def dependency_file(
             found = printable(name.removesuffix("an image"))
             raise OptionError(f"no dependency file can hold the name '{found}'; choose another")
     others = (".lst", ".rec", ".idx", ".manifest.json", ".classes.txt", ".failures.tsv")
-    prefixes = [_place(each.removesuffix(".lst")) for each in lists]
-    if path.endswith(others) or _place(path) in prefixes:
+    places = [_place(each) for each in (*(each.removesuffix(".lst") for each in lists), *taken)]
+    if path.endswith(others) or _place(path) in places:
         raise OptionError(f"--depfile '{path}' would be one of the set's files; choose another")
     _check_replaceable(path)
     with Output(path, fsync=False) as output:

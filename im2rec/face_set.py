@@ -17,6 +17,7 @@ from im2rec.identities import IdentityTable
 from im2rec.lst import ImageList
 from im2rec.output import writing
 from im2rec.part import ShardStats
+from im2rec.record_set import read_manifest
 from im2rec.shards import HELD_SIZE, HeldPart, SetWriter
 
 PROPERTY = "property"
@@ -98,8 +99,40 @@ class FaceSet:
 
 def is_property(path: str) -> bool:
     """Whether a file is such a one, so that it may be replaced."""
+    return _identities(path) is not None
+
+
+def _identities(path: str) -> int | None:
+    """How many identities a file `property` tells of; None where it is no such file."""
     if not os.path.isfile(path):
-        return False
+        return None
     with open(path, "rb") as file:
         fields = file.read(100).strip().split(b",")
-    return len(fields) == 3 and all(field.isdigit() for field in fields)
+    is_one = len(fields) == 3 and all(field.isdigit() for field in fields)
+    return int(fields[0]) if is_one else None
+
+
+def owns_property(prefix: str) -> bool:
+    """Whether the file `property` beside PREFIX is that of the set which is there now: its manifest
+    says so, the numbers agree, and no other set's manifest says the same."""
+    folder, stem = os.path.split(prefix)
+    own = f"{stem}.manifest.json"
+    identities = _packed_identities(os.path.join(folder, own))
+    if identities is None or identities != _identities(os.path.join(folder, PROPERTY)):
+        return False
+    others = [name for name in os.listdir(folder or ".") if name.endswith(".manifest.json")]
+    return not any(
+        _packed_identities(os.path.join(folder, name)) == identities
+        for name in others
+        if name != own
+    )
+
+
+def _packed_identities(manifest: str) -> int | None:
+    """How many identities a set has by its manifest; None where it is of another layout."""
+    try:
+        contents = read_manifest(manifest)
+    except InputError:
+        return None
+    records = contents.get("identity_records")  # with the header
+    return records - 1 if type(records) is int else None

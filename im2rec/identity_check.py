@@ -1,4 +1,4 @@
-"""Records without an image: which are InsightFace's header and identities, and which lost theirs."""
+"""Records without an image: InsightFace's header and identities, and those that lost theirs."""
 
 from __future__ import annotations
 

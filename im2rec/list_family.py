@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 
 from im2rec.errors import InputError
@@ -61,7 +62,7 @@ def check_apart(lists: list[str]) -> None:
     seen: set[int] = set()
     suspects: set[int] = set()
     for path in lists:
-        hashes = {hash(entry.path) for entry in read_list(path)}
+        hashes = {hash(_plain(entry.path)) for entry in read_list(path)}
         suspects |= seen & hashes
         seen |= hashes
     if not suspects:
@@ -69,12 +70,19 @@ def check_apart(lists: list[str]) -> None:
     where: dict[str, str] = {}
     for path in lists:
         for line, entry in read_list(path).numbered():
-            if hash(entry.path) in suspects and where.setdefault(entry.path, path) != path:
+            plain = _plain(entry.path)
+            if hash(plain) in suspects and where.setdefault(plain, path) != path:
                 raise InputError(
                     path,
-                    f"line {line}: {entry.path} stands in {where[entry.path]}, too",
+                    f"line {line}: {entry.path} stands in {where[plain]}, too",
                     "remove lists of an earlier run, or pack each list by its own name",
                 )
+
+
+def _plain(path: str) -> str:
+    """The path in one spelling."""
+    is_plain = not path.startswith(".") and "//" not in path and "/." not in path
+    return path if is_plain else posixpath.normpath(path)  # of few, as it takes its time
 
 
 def check_inside(images: ImageList, root: str) -> None:

@@ -147,7 +147,7 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
             files[name] = output.write(name, names.encode())
             report.classes_path = os.path.join(output.folder, name)
         output.publish(files, if_changed=options.if_changed, keep=True)
-    if report.labelled and report.classes is None:
+    if report.classes is None:
         report.older_classes = find_classes(prefix)
     report.older_lists = sorted(set(family_lists(prefix)).difference(files))
     return report

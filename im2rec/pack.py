@@ -28,7 +28,7 @@ from im2rec.errors import (
     OutputError,
     TooManyFailures,
 )
-from im2rec.face_set import PROPERTY, FaceSet, is_property
+from im2rec.face_set import PROPERTY, FaceSet, is_property, owns_property
 from im2rec.identities import LAYOUTS
 from im2rec.image_ops import (
     DEFAULT_QUALITY,
@@ -159,7 +159,7 @@ def pack_list(
         rows=len(images),
         pass_through=options.image.pass_through,
     )
-    class_map = find_classes(prefix)
+    class_map = find_classes(list_path.removesuffix(".lst"))
     classes = read_classes(class_map) if class_map else None
     if not images:
         raise NothingPacked(list_path, 0, 0, root)
@@ -189,6 +189,8 @@ def pack_list(
             files[PROPERTY] = output.write(PROPERTY, faces.property_line())
         files[name] = output.write(name, write_manifest(contents))
         older = {*manifest_names(prefix), f"{stem}.failures.tsv", f"{stem}.rec"}
+        if owns_property(prefix):
+            older.add(PROPERTY)
         report.files = tuple(files)
         report.changed = tuple(output.publish(files, older, if_changed=options.if_changed))
     return report

@@ -36,7 +36,8 @@ FAMILY = r"(?:_(?P<chunk>[0-9]+))?(?:_(?P<part>train|val|test))?"
 
 def family_lists(prefix: str) -> list[str]:
     """The names of the lists beside PREFIX that make-list writes for it when it splits: chunks in
-    order, each as train, val, test. Raises OSError where the folder cannot be read."""
+    order, each as train, val, test. A number is no chunk's where there is no chunk 0: it may be a
+    year. Raises OSError where the folder cannot be read."""
     return _family(prefix, ".lst")
 
 
@@ -49,21 +50,33 @@ def _family(prefix: str, ending: str) -> list[str]:
         if match:
             part = ("train", "val", "test", None).index(match["part"])
             found.append((int(match["chunk"] or -1), part, name))
-    return [name for _, _, name in sorted(found)]
+    has_chunks = any(chunk == 0 for chunk, _, _ in found)
+    return [name for chunk, _, name in sorted(found) if chunk <= 0 or has_chunks]
 
 
 def find_classes(prefix: str) -> str | None:
     """The class map beside a set: PREFIX.classes.txt, or that of the prefix which make-list had
-    (P.classes.txt for P_train). None where there is none. Raises InputError where it is a FIFO or
-    a device."""
+    (P.classes.txt for P_train; for P_3 where there is a P_0 beside it, else 3 may be part of the
+    name). None where there is none. Raises InputError where it is a FIFO or a device."""
     match = re.search(FAMILY + "$", prefix)
     for stem in (prefix, prefix[: match.start()] if match else prefix):
         path = stem + ".classes.txt"
         if os.path.exists(path):
+            if stem != prefix and match and int(match["chunk"] or 0) and not _has_first(stem):
+                continue
             if is_special(path):
                 raise InputError(path, NOT_REGULAR)
             return path
     return None
+
+
+def _has_first(prefix: str) -> bool:
+    """Whether there is a first chunk or shard beside PREFIX, as a list or packed."""
+    folder, stem = os.path.split(prefix)
+    first = re.compile(re.escape(stem) + r"_0+(?:_(?:train|val|test))?(?:_0+)?\.(?:lst|rec)")
+    with suppress(OSError):
+        return any(map(first.fullmatch, os.listdir(folder or ".")))
+    return False
 
 
 NOT_REGULAR = "not a regular file"

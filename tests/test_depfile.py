@@ -253,6 +253,20 @@ def test_the_set_s_own_name_is_known_in_any_spelling(
     )
 
 
+@pytest.mark.parametrize("depfile", ["out/new", "out/../out/new", "out/property"])
+def test_what_the_set_is_written_to_is_known_too(
+    depfile: str, photos: Path, im2rec: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    layout = ["--layout", "insightface"] if "property" in depfile else []
+    options = ["--depfile", depfile, "--output", "out/new", *layout]
+    done = im2rec("pack", *options, "set_val", "my photos", code=2)
+    assert done.stderr == (
+        f"im2rec: error: --depfile '{depfile}' would be one of the set's files; choose another\n"
+    )
+    assert not list((tmp_path / "out").iterdir())
+
+
 @pytest.mark.parametrize("name", ["make", "ninja"])
 @pytest.mark.parametrize("prefix", ["./data/set", "data//set", "data/./set"])
 def test_the_target_is_spelled_as_the_prefix(

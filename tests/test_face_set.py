@@ -174,6 +174,35 @@ def test_another_file_named_property_is_left_alone(
     assert (tmp_path / "property").read_text(encoding="utf-8") == "of mine"
 
 
+def test_a_plain_set_takes_the_property_of_the_one_it_replaces_away(
+    faces: Path, tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    packed(im2rec, faces).close()
+    assert (tmp_path / "property").exists()
+    im2rec("pack", "train", faces)
+    assert not (tmp_path / "property").exists()
+
+
+@pytest.mark.parametrize("whose", ["mine", "another set's", "of nobody"])
+def test_a_property_that_is_not_the_older_set_s_stays(
+    whose: str, faces: Path, tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    packed(im2rec, faces).close()
+    if whose == "another set's":
+        (tmp_path / "other.lst").write_bytes((tmp_path / "train.lst").read_bytes())
+        im2rec("pack", "--layout", "insightface", "other", faces)
+    elif whose == "mine":
+        (tmp_path / "property").write_bytes(b"of mine")
+    else:  # a set without identities was there before
+        im2rec("pack", "train", faces)
+        (tmp_path / "property").write_bytes(b"6,112,112\n")
+    before = (tmp_path / "property").read_bytes()
+    im2rec("pack", "train", faces)
+    assert (tmp_path / "property").read_bytes() == before
+
+
 def test_two_lists_are_refused_and_another_name_than_train_is_told(
     faces: Path, tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

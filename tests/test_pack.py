@@ -305,6 +305,29 @@ def test_one_image_in_two_lists_is_an_error(tmp_path: Path) -> None:
     check_apart(lists)
 
 
+@pytest.mark.parametrize(
+    "path", ["./x/a.jpg", "x//a.jpg", "x/./a.jpg", "x/y/../a.jpg", ".//x/a.jpg"]
+)
+def test_one_image_in_two_spellings_is_an_error(path: str, tmp_path: Path) -> None:
+    lists = [str(tmp_path / name) for name in ("a.lst", "b.lst")]
+    for name, row in zip(lists, ("x/a.jpg", path), strict=True):
+        Path(name).write_text(f"0\t0\t{row}\n", encoding="utf-8")
+    for pair in (lists, lists[::-1]):
+        with pytest.raises(InputError, match=r"line 1: .* stands in .*\.lst, too"):
+            check_apart(pair)
+
+
+def test_the_class_map_of_a_set_is_that_of_its_list(tmp_path: Path) -> None:
+    """Wherever the set is written, and whatever is there."""
+    path = write_list(tmp_path, "0\t0\tant/ant_0.jpg")
+    (tmp_path / "set.classes.txt").write_text("ant\n", encoding="utf-8")
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "other.classes.txt").write_text("of another\n", encoding="utf-8")
+    pack_list(path, str(CLEAN), ONE, prefix=str(out / "other"))
+    assert json.loads((out / "other.manifest.json").read_bytes())["classes"] == ["ant"]
+
+
 def test_an_older_single_file_goes_when_shards_come(tmp_path: Path) -> None:
     path = listed(tmp_path, CLEAN)
     (tmp_path / "set.rec").write_bytes(b"of im2rec.py, without a manifest")

@@ -19,6 +19,7 @@ from im2rec.errors import InputError
 from im2rec.framing import frame
 from im2rec.record_set import (
     RecordSet,
+    family_lists,
     find_classes,
     find_set,
     manifest_fault,
@@ -344,7 +345,8 @@ def test_a_class_map_that_makes_no_sense_says_why(
         ("set", "set", "set"),
         ("set", "set_train", "set"),
         ("set", "set_0", "set"),
-        ("set", "set_12_val", "set"),
+        ("set", "set_12_val", None),  # 12 may be part of its name
+        ("T5", "T5_2024", None),
         ("set", "set_test", "set"),
         ("set", "set_test_0", None),
         ("set", "set_trainer", None),
@@ -361,6 +363,19 @@ def test_the_class_map_of_a_prefix_or_of_the_one_it_was_split_from(
     put(tmp_path, f"{there}.classes.txt")
     path = expected and f"{tmp_path}/{expected}.classes.txt"
     assert find_classes(f"{tmp_path}/{prefix}") == path
+
+
+@pytest.mark.parametrize("first", ["set_0_train.lst", "set_0.lst", "set_0_val.rec", "set_000.rec"])
+def test_a_number_is_a_chunk_s_where_there_is_chunk_0(first: str, tmp_path: Path) -> None:
+    put(tmp_path, "set.classes.txt", "set_12_val.lst", first)
+    assert find_classes(f"{tmp_path}/set_12_val") == f"{tmp_path}/set.classes.txt"
+
+
+def test_a_year_is_no_chunk(tmp_path: Path) -> None:
+    put(tmp_path, "T5_2024.lst", "T5_train.lst")
+    assert family_lists(f"{tmp_path}/T5") == ["T5_train.lst"]
+    put(tmp_path, "T5_0_val.lst")
+    assert family_lists(f"{tmp_path}/T5") == ["T5_train.lst", "T5_0_val.lst", "T5_2024.lst"]
 
 
 def test_a_prefix_s_own_class_map_comes_first(tmp_path: Path) -> None:

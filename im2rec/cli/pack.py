@@ -225,6 +225,7 @@ def pack_command(
     """
     with signals_held():
         from im2rec.dependencies import dependency_file
+        from im2rec.face_set import PROPERTY
         from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
         from im2rec.list_family import check_apart, find_lists
         from im2rec.lst import read_list
@@ -284,8 +285,12 @@ def pack_command(
         if depfile:
             most = None if verbose else MAX_LINES
             depfile_target = depfile_target or (output and f"{output}.manifest.json")
+            taken = [output] if output else []
+            if settings.layout == "insightface":
+                folder = os.path.dirname(output or lists[0])
+                taken.append(os.path.join(folder, PROPERTY))
             unnamed = stack.enter_context(
-                dependency_file(depfile, lists, root, depfile_target, most)
+                dependency_file(depfile, lists, root, depfile_target, most, taken)
             )
             talk.some(
                 (
