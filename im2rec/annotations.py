@@ -56,12 +56,14 @@ class Box:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """An image and what is in it. names: what its file may be called, the likeliest first, with or
-    without extension; size: the width and height that the boxes refer to, None = not told."""
+    without extension; size: the width and height that the boxes refer to, None = not told; crowds:
+    whether there are crowds in it, whose boxes are not among these."""
 
     place: str
     names: tuple[str, ...]
     size: tuple[int, int] | None
     boxes: tuple[Box, ...]
+    crowds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +187,19 @@ def read_coco(path: str) -> Annotations:
         else:
             boxes[number] = []
     crowd = 0
+    with_crowds = set()
     for place, item in objects:
         if item.get("iscrowd") in (1, True):
             crowd += 1
+            if _is_id(item.get("image_id")):
+                with_crowds.add(item["image_id"])
         else:
             _add_box(place, item, names, boxes, faults)
-    pictures = [_picture(place, image, boxes, faults) for place, image in images]
+    pictures = []
+    for place, image in images:
+        number = image.get("id") if _is_id(image.get("id")) else None
+        own, has_crowds = boxes.get(number, []), number in with_crowds
+        pictures.append(_picture(place, image, own, has_crowds, faults))
     faults.check()
     return Annotations(path, tuple(pictures), tuple(names.values()), crowd)
 
@@ -283,7 +292,7 @@ def _add_box(
 
 
 def _picture(
-    place: str, image: dict[str, Any], boxes: dict[object, list[Box]], faults: Faults
+    place: str, image: dict[str, Any], boxes: list[Box], crowds: bool, faults: Faults
 ) -> Picture:
     name, size = image.get("file_name"), (image.get("width"), image.get("height"))
     if not isinstance(name, str) or not name:
@@ -296,9 +305,7 @@ def _picture(
         else:
             shown = f"width {_shown(size[0])}, height {_shown(size[1])}"
             faults.add(place, f"{shown}, expected whole numbers from 1")
-    number = image.get("id")
-    own = boxes.get(number, []) if _is_id(number) else []
-    return Picture(place, (name,), told, tuple(own))  # type: ignore[arg-type]
+    return Picture(place, (name,), told, tuple(boxes), crowds)  # type: ignore[arg-type]
 
 
 def _is_id(value: object) -> bool:
@@ -428,6 +435,8 @@ def _number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
+        return None
+    if "_" in text:  # float() takes 1_000
         return None
     return value if math.isfinite(value) and abs(value) < _PIXELS else None
 

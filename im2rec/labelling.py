@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,13 +19,21 @@ from im2rec.record_set import read_classes
 MAX_OUTSIDE = 1.0  # pixels that a box may reach beyond the picture; it is clipped
 ROUNDING = 0.01  # pixels; not worth a word, for COCO's numbers have two decimals
 MAX_SHOWN = 200  # characters of a name that an error shows
+# Extensions that images have, whether or not they are listed: what ends so is no stem.
+IMAGE_ENDINGS = frozenset(
+    (
+        *(".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff"),
+        *(".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".j2k", ".jxl", ".avif", ".heic", ".heif"),
+    )
+)
 _HEAD = 1 << 16  # bytes of a JPEG that nearly always hold all before its scan
 
 
 @dataclass(frozen=True, slots=True)
 class BoxRules:
     """What becomes of boxes. negatives: images without an object are left out ("drop"), get the
-    label array that says so ("pad"), or are an error ("fail"). bad_boxes: those without area or
+    label array that says so ("pad"), or are an error ("fail"); those whose objects were all left
+    out are never padded. bad_boxes: those without area or
     beyond the picture, "fail" or "drop". difficult: VOC's difficult objects are listed as others
     are ("keep"), left out ("drop"), or each object has a sixth number that tells ("column")."""
 
@@ -44,7 +53,8 @@ class Labelled:
 
     Of boxes: objects: how many are listed; difficult, crowd: how many were found; clipped: how many
     reached a little beyond their picture; bad: how many were left out; negatives: images without an
-    object; padded: whether those have a row; turned: images with boxes that have an EXIF turn.
+    object; padded: whether those have a row; emptied: images left out since all their objects were;
+    turned: images with boxes that have an EXIF turn.
     """
 
     source: str
@@ -61,6 +71,7 @@ class Labelled:
     bad: int = 0
     negatives: int = 0
     padded: bool = False
+    emptied: int = 0
     turned: int = 0
 
     def add(self, labels: Sequence[str], path: str) -> None:
@@ -79,6 +90,7 @@ class Files:
     def __init__(self, root: str, paths: Iterable[str], faults: Faults) -> None:
         self.root = root
         self._paths = frozenset(paths)
+        self._endings = {os.path.splitext(path)[1].lower() for path in self._paths} - {""}
         self._faults = faults
         self._stems: dict[str, list[str]] | None = None  # made when first asked for
         self._taken: dict[str, str] = {}  # path: the place that names it
@@ -92,9 +104,15 @@ class Files:
         """Whether a name is that of an image."""
         return bool(self._matches(name))
 
-    def take(self, place: str, names: Sequence[str]) -> str | None:
+    def names_image(self, name: str) -> bool:
+        """Whether a name has an image's extension."""
+        ending = posixpath.splitext(name)[1].lower()
+        return ending in IMAGE_ENDINGS or ending in self._endings
+
+    def take(self, place: str, names: Sequence[str], hint: str = "") -> str | None:
         """The path of the image with the first of these names that there is; None, and a fault,
-        where there is none, or where another place has it."""
+        where there is none, or where another place has it. hint: what is told where there is
+        none."""
         several: list[str] = []
         for name in names:
             matches = self._matches(name)
@@ -105,7 +123,7 @@ class Files:
             some = ", ".join(several[:3])
             self._faults.add(place, f"{names[0]} may be any of {some}; give it its extension")
         else:
-            self._faults.add(place, self._missing(names[-1]))
+            self._faults.add(place, self._missing(names[-1]) + hint)
         return None
 
     def _take(self, place: str, path: str) -> str | None:
@@ -116,7 +134,8 @@ class Files:
         return path
 
     def _matches(self, name: str) -> list[str]:
-        """The paths that a name may mean: itself, or what it is without its extension."""
+        """The paths that a name may mean: itself, or, if it has no extension, what it is the stem
+        of."""
         for path in dict.fromkeys((_plain(name), _plain(name.replace("\\", "/")))):
             if path in self._paths:
                 return [path]
@@ -124,7 +143,7 @@ class Files:
                 self._stems = {}
                 for each in sorted(self._paths):
                     self._stems.setdefault(os.path.splitext(each)[0], []).append(each)
-            if path in self._stems:
+            if path in self._stems and not self.names_image(path):
                 return self._stems[path]
         return []
 
@@ -147,9 +166,10 @@ def _plain(name: str) -> str:
 
 
 def label_table(
-    path: str, root: str, paths: Iterable[str], classes: str | None, extensions: Iterable[str]
+    path: str, root: str, paths: Iterable[str], classes: str | None, header: bool | None = None
 ) -> Labelled:
-    """The rows that a table gives. classes: path of a class map that its labels are names of.
+    """The rows that a table gives. classes: path of a class map that its labels are names of;
+    header: whether the first row is one, None = where that is clear.
 
     Raises InputError and AnnotationError.
     """
@@ -157,12 +177,16 @@ def label_table(
     faults = Faults(path)
     files = Files(root, paths, faults)
     result = Labelled(path)
-    if _is_header(rows[0], files, tuple(extensions)):
-        header = rows.pop(0)
-        result.header = ", ".join([header.path, *header.labels])
+    if header or (header is None and _is_header(rows, files)):
+        first = rows.pop(0)
+        result.header = ", ".join([first.path, *first.labels])
     if not rows:
         raise InputError(path, f"no row but the header ({result.header})")
-    found = [files.take(row.place, [row.path]) for row in rows]
+    first_hint = "; if this row is the header, say --header" if header is None else ""
+    found = [
+        files.take(row.place, [row.path], "" if at or result.header else first_hint)
+        for at, row in enumerate(rows)
+    ]
     texts = _label_texts(rows, classes, result, faults)
     faults.check()
     for name, labels in zip(found, texts, strict=True):
@@ -171,12 +195,29 @@ def label_table(
     return result
 
 
-def _is_header(row: Row, files: Files, extensions: tuple[str, ...]) -> bool:
-    """Whether a table's first row is its header: it has no number among its labels, and its path
-    neither is an image's nor looks like one."""
-    if any(map(_is_number, row.labels)) or row.path.lower().endswith(extensions):
+# What is written above a column of paths, alone or joined: `id_code`, `Image Path`, `ImageID`.
+_HEADINGS = re.compile(
+    "(?:(?:image|img|photo|picture|sample|item|file|path|filename|filepath|fname|name|id|key|uuid"
+    "|code|index|url)s?[ _.-]*)+"
+)
+
+
+def _is_header(rows: list[Row], files: Files) -> bool:
+    """Whether a table's first row is clearly its header. None of its labels is a number, and its
+    path neither is an image's nor looks like one; and either all other labels are numbers, or it
+    has a heading's words, and labels that are no other row's.
+
+    What remains is taken for an image that is missing, and told: no row is lost.
+    """
+    first, others = rows[0], rows[1:]
+    if any(map(_is_number, first.labels)) or files.names_image(first.path):
         return False
-    return not files.is_there(row.path)
+    if files.is_there(first.path):
+        return False
+    if others and all(_is_number(label) for row in others for label in row.labels):
+        return True
+    is_again = any(set(first.labels) & set(row.labels) for row in others)
+    return not is_again and _HEADINGS.fullmatch(first.path.strip().lower()) is not None
 
 
 def _label_texts(
@@ -211,7 +252,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text and text.isascii()  # float() takes 1_000, a list does not
 
 
 def _number_text(row: Row, text: str, faults: Faults) -> str:
@@ -341,9 +382,14 @@ class _Boxes:
             self._result.objects += len(objects)
             self._result.class_counts.update(int(each[0]) for each in objects)
             return detection.build(objects)
-        self._result.negatives += 1
+        is_emptied = picture.crowds or bool(picture.boxes)
         if self._rules.negatives == "fail":
-            self._faults.add(picture.place, "an image without an object; see --negatives")
+            what = "whose objects were all left out" if is_emptied else "without an object"
+            self._faults.add(picture.place, f"an image {what}; see --negatives")
+        if is_emptied:  # to say that nothing is in it would be wrong
+            self._result.emptied += 1
+            return None
+        self._result.negatives += 1
         if self._rules.negatives == "pad":
             return detection.no_object(detection.OBJECT_WIDTH + self._has_column)
         return None

@@ -47,7 +47,8 @@ class ListOptions:
     layout: "insightface" puts each list in the order of its classes, with ids from 1.
     if_changed: leave a file alone that has these bytes already.
 
-    labels: a table that the labels come from, in the place of folders. detection: a COCO file or a
+    labels: a table that the labels come from, in the place of folders; header: whether its first
+    row is one, None = where that is clear. detection: a COCO file or a
     VOC folder that boxes come from; image_set: the name of VOC's images to list; negatives,
     bad_boxes, difficult: as in `labelling.BoxRules`.
     """
@@ -68,6 +69,7 @@ class ListOptions:
     if_changed: bool = False
     fsync: bool = True
     labels: str | None = None
+    header: bool | None = None
     detection: str | None = None
     image_set: str | None = None
     negatives: str = "drop"
@@ -131,6 +133,8 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
     if options.shuffle:
         _shuffle(rows, options.seed)
     lists = list(_split(rows, options))
+    if options.layout == "insightface":
+        _check_identities(prefix, lists, report)
     with Output(prefix, fsync=options.fsync, keep=True) as output:  # what pack may go on with
         files = {}
         for suffix, part in lists:
@@ -160,7 +164,7 @@ def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -
 
     root, classes = report.root, options.classes
     if options.labels is not None:
-        found = labelling.label_table(options.labels, root, paths, classes, options.extensions)
+        found = labelling.label_table(options.labels, root, paths, classes, options.header)
         if options.stratify and found.label_width > 1:
             raise OptionError("--stratify splits by one label; the rows have several")
     else:
@@ -175,6 +179,36 @@ def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -
     report.labelled, report.classes, report.class_counts = found, found.classes, found.class_counts
     rows, found.rows = found.rows, []
     return rows
+
+
+def _check_identities(prefix: str, lists: list[tuple[str, list[str]]], report: ListReport) -> None:
+    """Raises InputError for a list that pack would not take in InsightFace's layout: its labels are
+    to be the numbers 0..K-1, each of an image at least."""
+    labels = [{float(row_label(row)) for row in rows} for _, rows in lists]
+    for (suffix, rows), there in zip(lists, labels, strict=True):
+        path = f"{prefix}{suffix}.lst"
+        if any(row.count("\t") != 2 for row in rows):
+            raise InputError(
+                path,
+                "several labels a row, and --layout insightface takes one, the identity",
+                "give the table one column of labels",
+            )
+        missing = next((number for number in range(len(there)) if number not in there), None)
+        if missing is None:
+            continue
+        if any(missing in each for each in labels):
+            hint = "make one list, as InsightFace trains on; --stratify keeps those of many images"
+        elif report.classes:
+            hint = "take the class out of the class map"
+        else:
+            hint = "give the labels as names, which are numbered without a hole"
+        name = f" ({printable(report.classes[missing])})" if report.classes else ""
+        raise InputError(
+            path,
+            f"it would have no image of identity {missing}{name}, and --layout insightface leaves "
+            "no hole",
+            hint,
+        )
 
 
 def _check_options(options: ListOptions) -> None:
@@ -195,6 +229,8 @@ def _check_options(options: ListOptions) -> None:
     ):
         if value not in known:
             raise OptionError(f"--{name} {value!r}, expected {' or '.join(known)}")
+    if options.layout != "plain" and options.ids != "run":
+        raise OptionError(f"--layout {options.layout} numbers each list from 1; it excludes --ids")
     if options.chunks < 1:
         raise OptionError(f"--chunks {options.chunks}, expected at least 1")
     if not options.recursive and (options.classes or options.label_from != "top"):
@@ -209,6 +245,9 @@ def _check_sources(options: ListOptions) -> None:
     """What labels from elsewhere exclude, and what means nothing without them."""
     if options.labels is not None and options.detection is not None:
         raise OptionError("--labels and --detection exclude each other")
+    if options.header is not None and options.labels is None:
+        flag = "header" if options.header else "no-header"
+        raise OptionError(f"--{flag} means nothing without --labels")
     given = "--labels" if options.labels is not None else "--detection"
     if options.labels is None and options.detection is None:
         given = ""
@@ -224,8 +263,11 @@ def _check_sources(options: ListOptions) -> None:
         raise OptionError("--stratify splits by one label; --detection gives many")
     elif options.layout != "plain":
         raise OptionError(f"--layout {options.layout} takes one label; --detection gives many")
-    elif options.image_set is not None and not os.path.isdir(options.detection):
-        raise OptionError("--image-set is of a VOC folder; --detection names none")
+    elif not os.path.isdir(options.detection):
+        for name in ("image_set", "difficult"):
+            if getattr(options, name) != getattr(ListOptions(), name):
+                flag = name.replace("_", "-")
+                raise OptionError(f"--{flag} is of a VOC folder; --detection names none")
 
 
 # --- scanning ---------------------------------------------------------------------------------

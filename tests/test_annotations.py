@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from im2rec import annotations
-from im2rec.annotations import Box, Picture, Row, read_coco, read_table, read_voc
+from im2rec.annotations import Box, Picture, read_coco, read_table, read_voc
 from im2rec.errors import AnnotationError, Im2recError, InputError
 
 
@@ -157,6 +157,7 @@ def test_a_coco_file_is_read_in_its_order(tmp_path: Path) -> None:
                 Box(f"{path}: annotations[0] (id 1)", "zebra", (1, 2.5, 11, 22.5)),
                 Box(f"{path}: annotations[2] (id 3)", "ant", (3, 3, 4, 4)),
             ),
+            crowds=True,
         ),
     )
     assert found.classes == ("ant", "zebra")  # by id, the holes closed
@@ -353,6 +354,8 @@ LAUGHS = """<?xml version="1.0"?>
         ("<html/>", "1: the element 'html', expected 'annotation'"),
         (annotation("<object/>"), "2: an object's name missing, expected a text"),
         (annotation("<object><name>a</name></object>"), "2: an object without a bndbox"),
+        (annotation(OBJECT.format("1_0", 2, 5, 6, difficult=0)), "2: bndbox 1_0, 2, 5, 6, expected "
+         "xmin, ymin, xmax, ymax"),
         (annotation(OBJECT.format(1, "x", 5, 6, difficult=0)), "2: bndbox 1, x, 5, 6, expected "
          "xmin, ymin, xmax, ymax"),
         (annotation(OBJECT.format(1, "nan", "", 6, difficult=0)), "2: bndbox 1, nan, missing, 6, "
@@ -390,7 +393,3 @@ def test_what_is_no_voc_folder_is_refused(tmp_path: Path) -> None:
         read_voc(str(tmp_path))
     with pytest.raises(InputError, match=r"Annotations: no \.xml file in it"):
         read_voc(voc(tmp_path))
-
-
-def test_rows_are_values() -> None:
-    assert Row("t:1", "a", ("1",)) == Row("t:1", "a", ("1",))

@@ -207,8 +207,9 @@ def test_two_lists_are_refused_and_another_name_than_train_is_told(
     faces: Path, tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    im2rec("make-list", "--layout", "insightface", "--train-ratio", "0.5", "set", faces)
-    done = im2rec("pack", "--layout", "insightface", "set", faces, code=2)
+    stratify = ["--train-ratio", "0.5", "--stratify"]
+    im2rec("make-list", "--layout", "insightface", *stratify, "set", CLEAN)
+    done = im2rec("pack", "--layout", "insightface", "set", CLEAN, code=2)
     assert "2 lists: --layout insightface is for one list in a folder" in done.stderr
     im2rec("make-list", "--layout", "insightface", "other", faces)
     done = im2rec("pack", "--layout", "insightface", "other", faces)
@@ -227,7 +228,64 @@ def test_lists_of_a_split_are_each_in_class_order_from_1(
         labels = [int(row[1]) for row in rows]
         assert (labels, {*labels}) == (sorted(labels), {0, 1, 2, 3})
         seen += [row[2] for row in rows]
+        size = ["--resize", "32", "--center-crop"]
+        im2rec("pack", "--layout", "insightface", *size, name, CLEAN)
+        assert (tmp_path / "property").read_bytes() == b"4,32,32\n"
     assert len({*seen}) == len(seen) == 24
+
+
+PEOPLE = "".join(f"p{person}/0.png,{person + 1}\n" for person in range(3))
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["--train-ratio", "0.5"], "train_val.lst: it would have no image of identity 0 (p0)"),
+        (["--chunks", "6"], "; make one list, as InsightFace trains on; --stratify keeps"),
+        (
+            ["--classes", "names"],
+            "train.lst: it would have no image of identity 0 (anna), and --layout insightface "
+            "leaves no hole; take the class out of the class map",
+        ),
+        (
+            ["--classes", "names", "--train-ratio", "0.9"],
+            "identity 0 (anna), and --layout insightface leaves no hole; take the class out",
+        ),
+        (
+            ["--labels", "people.csv"],
+            "train.lst: it would have no image of identity 0, and --layout insightface leaves no "
+            "hole; give the labels as names",
+        ),
+        (["--labels", "two.csv"], "train.lst: several labels a row, and --layout insightface"),
+    ],
+)
+def test_a_list_that_pack_would_not_take_is_not_written(
+    options: list[str], found: str, faces: Path, tmp_path: Path, im2rec: Run
+) -> None:
+    names = ["anna", *(f"p{person}" for person in range(6))]
+    (tmp_path / "names").write_text("\n".join(names), encoding="utf-8")
+    (tmp_path / "people.csv").write_text(PEOPLE, encoding="utf-8")
+    (tmp_path / "two.csv").write_text(PEOPLE.replace("\n", ",7\n"), encoding="utf-8")
+    before = sorted(tmp_path.iterdir())
+    done = im2rec("make-list", "--layout", "insightface", *options, "train", faces, code=2)
+    assert found in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("options", [[], ["--no-recursive"], ["--label-from", "leaf"]])
+def test_what_make_list_writes_pack_takes(
+    options: list[str], faces: Path, tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = faces / "p3" if "--no-recursive" in options else faces
+    im2rec("make-list", "--layout", "insightface", *options, "train", root)
+    im2rec("pack", "--layout", "insightface", "train", root)
+
+
+def test_ids_of_the_layout_are_its_own(tmp_path: Path, im2rec: Run) -> None:
+    options = ["--layout", "insightface", "--ids", "per-list"]
+    done = im2rec("make-list", *options, "train", CLEAN, code=2)
+    assert "--layout insightface numbers each list from 1; it excludes --ids" in done.stderr
 
 
 def test_labels_of_a_table_are_put_in_order(

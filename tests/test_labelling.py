@@ -15,6 +15,7 @@ from PIL import Image
 
 from im2rec import detection, recordio
 from im2rec.errors import Im2recError, InputError, OptionError
+from im2rec.image_ops import ImageOptions
 from im2rec.labelling import Labelled
 from im2rec.lst import read_list
 from im2rec.make_list import ListOptions, ListReport, make_list
@@ -91,6 +92,7 @@ def test_numbers_stay_numbers_and_have_no_class_map(tmp_path: Path) -> None:
 def test_an_older_class_map_beside_numbers_is_told(tmp_path: Path) -> None:
     root = images(tmp_path, "a.jpg")
     (tmp_path / "set.classes.txt").write_text("cat\n", encoding="utf-8")
+    assert listed(root, recursive=False).older_classes == str(tmp_path / "set.classes.txt")
     report = listed(root, labels=table(root, "a.jpg,3"))
     assert report.older_classes == str(tmp_path / "set.classes.txt")
     assert listed(root, labels=table(root, "a.jpg,dog")).older_classes is None
@@ -122,6 +124,11 @@ def test_a_class_map_fixes_numbers_even_of_names_that_are_numbers(tmp_path: Path
     [
         ("path,label", True),
         ("id_code,diagnosis", True),
+        ("ImageID,LabelName", True),
+        ("Image Path,cat", False),  # a class is no heading
+        ("0.webp,cat", False),  # an image of a kind that is not listed
+        ("img0,cat", False),  # of no kind
+        ("stem,kind", False),
         ("a,dog", False),  # an image without its extension
         ("a.jpg,dog", False),
         ("gone.jpg,dog", False),  # looks like an image: told as missing
@@ -136,7 +143,42 @@ def test_a_header_is_what_cannot_be_a_row(tmp_path: Path, first: str, is_header:
         assert labelled(report).header == (first.replace(",", ", ") if is_header else None)
         assert report.images == 2 - is_header
     else:
-        assert "t.csv:1: there is no image" in refused(root, labels=path)
+        hint = "; if this row is the header, say --header"
+        error = f"t.csv:1: there is no image {first.split(',')[0]} in ROOT (root){hint}"
+        if first == "id,0":  # and that label
+            assert error in refused(root, labels=path)
+        else:
+            assert refused(root, labels=path) == error
+        assert hint not in refused(root, labels=path, header=False)
+        assert labelled(listed(root, labels=path, header=True)).header == first.replace(",", ", ")
+        assert rows(root) == ["0 0 b.jpg"]
+
+
+def test_names_above_numbers_are_a_header(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    assert labelled(listed(root, labels=table(root, "stem,n", "a,1", "b,2"))).header == "stem, n"
+    (tmp_path / "set.lst").unlink()
+    assert "no image gone.webp" in refused(root, labels=table(root, "gone.webp,n", "a,1", "b,2"))
+    assert refused(root, labels=table(root, "stem,n", "a,1"), header=False) == (
+        "t.csv:1: there is no image stem in ROOT (root)\n"
+        "t.csv:1: label 'n', and most are numbers; if it is a class, name all by --classes"
+    )
+    error = refused(root, labels=table(root, "a,1"), header=True)
+    assert error == "t.csv: no row but the header (a, 1)"
+
+
+def test_a_name_with_an_extension_is_no_stem(tmp_path: Path) -> None:
+    root = images(tmp_path, "3.jpg.png", "v1.2.png")
+    for name in ("3.jpg", "3.webp", "3.JPG"):
+        assert f"there is no image {name} in ROOT" in refused(root, labels=table(root, f"{name},1"))
+    listed(root, labels=table(root, "3.jpg.png,1", "v1.2,2"))
+    assert rows(root) == ["0 1 3.jpg.png", "1 2 v1.2.png"]
+
+
+def test_underscores_are_of_names_not_of_numbers(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    report = listed(root, labels=table(root, "a.jpg,10_2", "b.jpg,1_0"))
+    assert report.classes == ["10_2", "1_0"]
 
 
 def test_paths_without_extension(tmp_path: Path) -> None:
@@ -290,6 +332,47 @@ def test_images_without_an_object_are_dropped_padded_or_refused(tmp_path: Path) 
     )
 
 
+def test_an_image_whose_objects_were_left_out_is_never_padded(tmp_path: Path, im2rec: Run) -> None:
+    """For there is something in it."""
+    root = images(tmp_path, "a.jpg", "b.jpg", "c.jpg", "d.jpg")
+    those = [{"id": at, "file_name": f"{name}.jpg"} for at, name in enumerate("abcd")]
+    whole = {"image_id": 0, "category_id": 7, "bbox": [0, 0, 40, 20]}
+    boxes = [
+        whole,
+        {**whole, "image_id": 1, "iscrowd": 1},
+        {**whole, "image_id": 2, "bbox": [0, 0, 0, 0]},
+    ]
+    path = coco(root, images=those, annotations=boxes)
+    report = listed(root, detection=path, negatives="pad", bad_boxes="drop")
+    assert rows(root) == ["0 2 5 0 0 0 1 1 a.jpg", "1 2 5 -1 0 0 0 0 d.jpg"]
+    assert (labelled(report).negatives, labelled(report).emptied) == (1, 2)
+    options = ["--negatives", "pad", "--bad-boxes", "drop", "--detection", "c.json"]
+    done = im2rec("make-list", *options, "set", "root")
+    assert done.stderr.splitlines()[-4:] == [
+        "left out: 1 box around crowds (iscrowd)",
+        "im2rec: warning: 1 image without an object: listed with the pad",
+        "im2rec: warning: left out: 2 images whose objects were all left out",
+        "im2rec: warning: left out: 1 box without area or beyond the picture",
+    ]
+    (tmp_path / "set.lst").unlink()
+    assert refused(root, detection=path, negatives="fail", bad_boxes="drop").split("\n") == [
+        "c.json: images[1]: an image whose objects were all left out; see --negatives",
+        "c.json: images[2]: an image whose objects were all left out; see --negatives",
+        "c.json: images[3]: an image without an object; see --negatives",
+    ]
+
+
+def test_an_image_of_difficult_objects_alone_is_never_padded(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    folder = tmp_path / "VOC" / "Annotations"
+    folder.mkdir(parents=True)
+    (folder / "a.xml").write_text(XML.replace("<name>cat</name>", ALSO_DIFFICULT), "utf-8")
+    (folder / "b.xml").write_text("<annotation/>", encoding="utf-8")
+    report = listed(root, detection=str(tmp_path / "VOC"), difficult="drop", negatives="pad")
+    assert rows(root) == ["0 2 5 -1 0 0 0 0 b.jpg"]
+    assert (labelled(report).negatives, labelled(report).emptied) == (1, 1)
+
+
 def test_an_image_that_stands_there_twice_is_told(tmp_path: Path) -> None:
     root = images(tmp_path, "a.jpg")
     both = [{"id": at, "file_name": "a.jpg"} for at in range(2)]
@@ -345,7 +428,7 @@ def test_classes_of_a_map_are_numbers_of_categories(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("turn", range(1, 9))
 @pytest.mark.parametrize("kind", ["jpg", "png"])
-def test_boxes_are_those_of_the_turned_picture(tmp_path: Path, turn: int, kind: str) -> None:
+def test_the_size_must_be_that_of_the_turned_picture(tmp_path: Path, turn: int, kind: str) -> None:
     root = images(tmp_path, f"a.{kind}", turn=turn)
     shown = SIZE if turn < 5 else SIZE[::-1]
     one = [{"id": 1, "file_name": "a", "width": shown[0], "height": shown[1]}]
@@ -359,6 +442,47 @@ def test_boxes_are_those_of_the_turned_picture(tmp_path: Path, turn: int, kind: 
     size = f"a size of {shown[1]}x{shown[0]}, and root/a.{kind} has {shown[0]}x{shown[1]}"
     hint = " once its EXIF turn is made, as pack does; take that out of the file"
     assert error == f"c.json: images[0]: {size}{hint if turn > 4 else ''}"
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+@pytest.mark.parametrize("kind", ["jpg", "png"])
+def test_a_box_covers_what_it_is_of_in_the_packed_picture(
+    tmp_path: Path, turn: int, kind: str
+) -> None:
+    """Of a picture whose upper left corner, as it is stored, is red."""
+    root = images(tmp_path, f"a.{kind}")
+    picture = Image.new("RGB", SIZE)
+    picture.paste((255, 0, 0), (0, 0, 16, 8))
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    picture.save(root / f"a.{kind}", exif=exif, **({"quality": 100} if kind == "jpg" else {}))
+    width, height = shown = SIZE if turn < 5 else SIZE[::-1]
+    w, h = (16, 8) if turn < 5 else (8, 16)
+    at = TURNED[turn]
+    box = [(width - w) * at[0], (height - h) * at[1], w, h]
+    one = [{"id": 1, "file_name": "a", "width": shown[0], "height": shown[1]}]
+    listed(root, detection=coco(root, box, images=one))
+    options = PackOptions(
+        ImageOptions(encoding=".png", quality=3), detection=True, workers=1, fsync=False
+    )
+    pack_list(str(tmp_path / "set.lst"), str(root), options)
+    with recordio.MXRecordIO(str(tmp_path / "set.rec"), "r") as record:
+        header, packed = recordio.unpack_img(record.read())
+    assert packed.shape[1::-1] == shown
+    ((_, x1, y1, x2, y2),) = detection.objects(np.asarray(header.label).tolist())
+    left, top, right, bottom = (
+        round(v) for v in (x1 * width, y1 * height, x2 * width, y2 * height)
+    )
+    red = packed[:, :, 2] > 128
+    assert red[top:bottom, left:right].mean() > 0.9
+    red[top:bottom, left:right] = False
+    assert red.mean() < 0.01
+
+
+# Where a turn puts the stored picture's upper left corner: 1 is right, or below (EXIF's table).
+TURNED = {
+    1: (0, 0), 2: (1, 0), 3: (1, 1), 4: (0, 1), 5: (0, 0), 6: (1, 0), 7: (1, 1), 8: (0, 1)
+}  # fmt: skip
 
 
 def test_an_image_that_cannot_be_read_has_no_boxes(tmp_path: Path) -> None:
@@ -378,6 +502,7 @@ def test_a_jpeg_whose_header_is_long_is_read_to_its_size(tmp_path: Path) -> None
     assert rows(root) == ["0 2 5 0 0 0 1 1 a.jpg"]
 
 
+ALSO_DIFFICULT = "<name>cat</name><difficult>1</difficult>"
 XML = """<annotation><filename>a.jpg</filename>
 <size><width>40</width><height>20</height></size>
 <object><name>dog</name><difficult>1</difficult>
@@ -423,6 +548,9 @@ def test_a_voc_folder_is_listed(tmp_path: Path, inside: str) -> None:
         ({"detection": "c.json", "recursive": False}, "--detection has the labels; it excludes "
          "--label-from and --no-recursive"),
         ({"negatives": "pad"}, "--negatives means nothing without --detection"),
+        ({"header": False}, "--no-header means nothing without --labels"),
+        ({"detection": "c.json", "difficult": "drop"}, "--difficult is of a VOC folder; "
+         "--detection names none"),
         ({"labels": "t.csv", "bad_boxes": "drop"}, "--bad-boxes means nothing without --detection"),
         ({"difficult": "drop"}, "--difficult means nothing without --detection"),
         ({"image_set": "train"}, "--image-set means nothing without --detection"),

@@ -95,6 +95,11 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     help="A .csv or .tsv with a path and its labels a row, in the place of class folders.",
 )
 @click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the table's first row is its header.  [default: where that is clear]",
+)
+@click.option(
     "--detection",
     metavar="FILE|DIR",
     help="Boxes for a detection list: a COCO file (.json), or a Pascal VOC folder.",
@@ -228,6 +233,9 @@ def _print_labelled(found: Labelled, talk: Talk) -> None:
     if found.negatives:
         what = "listed with the pad" if found.padded else "left out (--negatives)"
         talk.warn(f"{count_text(found.negatives, 'image')} without an object: {what}")
+    if found.emptied:
+        images = count_text(found.emptied, "image")
+        talk.warn(f"left out: {images} whose objects were all left out")
     if found.turned:
         images = count_text(found.turned, "image")
         talk.warn(f"{images} with an EXIF turn: boxes are taken for those of the turned picture")
