@@ -264,7 +264,8 @@ def _face_identities(watch: Watch) -> Iterator[Place]:
     first, end = ranges.T
     before = np.append(1.0, end[:-1])
     wrong = ~((first <= end) & ((first == before) | np.isnan(before)))  # True for NaN
-    wrong[-1] |= end[-1] != those.start
+    if end_key == those.stop:
+        wrong[-1] |= end[-1] != those.start
     places = Places(int(wrong.sum()) + those.stop - end_key)
     for at in wrong.nonzero()[0][:MAX_PLACES].tolist():
         key, position = int(keys[at]), int(positions[at])

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from conftest import CLEAN, GOLDEN, Run
 
-from im2rec import recordio
+from im2rec import identities, recordio
+from im2rec.errors import InputError
+from im2rec.face_set import FaceSet
 from im2rec.identities import EXACT, IdentityTable
+from im2rec.lst import read_list
 
 
 @pytest.fixture
@@ -335,3 +338,18 @@ def test_large_keys_that_float32_holds_are_taken() -> None:
         (EXACT + 5, (EXACT + 2, EXACT + 4)),
         (0, (EXACT + 4, EXACT + 6)),
     ]  # fmt: skip
+
+
+def test_a_list_with_such_keys_is_refused_with_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(identities, "EXACT", 4)  # as if labels were of few bits
+    path = tmp_path / "train.lst"
+    path.write_text("".join(f"{key}\t0\t{key}.jpg\n" for key in range(1, 5)), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        FaceSet(read_list(str(path)))
+    assert str(caught.value) == (
+        f"{path}: the first identity has the key 5, which is to stand in a label: float32 cannot "
+        "hold it, as no odd number beyond 4; pack it plain, from a list of make-list --ids "
+        "per-list: arcface_torch reads that, too"
+    )

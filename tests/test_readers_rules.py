@@ -503,6 +503,15 @@ def test_a_key_of_the_header_that_no_record_has_is_named(tmp_path: Path) -> None
     assert (problem.code, problem.offset, problem.id) == ("insightface-image", None, 2)
 
 
+def test_a_header_of_billions_of_keys_takes_no_time(tmp_path: Path) -> None:
+    rows = [(0, (2.0**31 - 256, 2.0**31), b"") if row[0] == 0 else row for row in faces(*PAIRS)]
+    told = problems(write(tmp_path, *rows), "insightface")
+    images = [each for each in told if each.code == "insightface-image"]
+    assert [each.id for each in images[:3]] == [5, 6, 7]
+    assert images[-1].sentence.startswith(f"{2**31 - 257 - 4 - (len(images) - 1)} more")
+    assert sum(each.code == "insightface-identity" for each in told) == 256
+
+
 def test_keys_and_not_ids_are_what_arcface_reads_by(tmp_path: Path) -> None:
     assert problems(write(tmp_path, *classes(0, 1), ids=(8, 9)), "insightface") == []
 
