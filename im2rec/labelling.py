@@ -182,11 +182,9 @@ def label_table(
         result.header = ", ".join([first.path, *first.labels])
     if not rows:
         raise InputError(path, f"no row but the header ({result.header})")
-    first_hint = "; if this row is the header, say --header" if header is None else ""
-    found = [
-        files.take(row.place, [row.path], "" if at or result.header else first_hint)
-        for at, row in enumerate(rows)
-    ]
+    is_open = header is None and result.header is None and not files.names_image(rows[0].path)
+    hint = "; if this row is the header, say --header" if is_open else ""
+    found = [files.take(row.place, [row.path], "" if at else hint) for at, row in enumerate(rows)]
     texts = _label_texts(rows, classes, result, faults)
     faults.check()
     for name, labels in zip(found, texts, strict=True):
