@@ -11,8 +11,8 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 import click
@@ -79,7 +79,8 @@ def _code_of(program: Callable[[], int | None], done: list[int]) -> int:
     """Runs the program; its exit code, which stands in `done` as soon as the program is done."""
     try:
         code = program() or EXIT_DONE
-        sys.stdout.flush()
+        with _writing_stdout():
+            sys.stdout.flush()
         done.append(code)
         return code
     except (_PipeClosed, BrokenPipeError):  # the reader has seen enough, as with `| head`
@@ -242,10 +243,18 @@ class _PipeClosed(BaseException):
 
 def print_data(text: str) -> None:
     """Data, on stdout."""
-    try:
+    with _writing_stdout():
         sys.stdout.write(text + "\n")
+
+
+@contextmanager
+def _writing_stdout() -> Iterator[None]:
+    try:
+        yield
     except BrokenPipeError:
         raise _PipeClosed from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "stdout") from error
 
 
 def print_json(value: Any, indent: int | None = None) -> None:

@@ -349,6 +349,22 @@ def test_what_cannot_be_told_changes_no_exit_code(command: str, code: int, tmp_p
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("options", ["", "--records", "--json"])
+def test_a_full_disk_under_stdout_is_named(options: str, im2rec: Run, tmp_path: Path) -> None:
+    im2rec("make-list", "set", CLEAN)
+    im2rec("pack", "set", CLEAN)
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m im2rec inspect {options} set >/dev/full"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "im2rec: error: stdout: No space left on device\n"
+
+
 def test_an_image_that_comes_to_no_end_is_an_error_that_names_it(long_list: Path) -> None:
     packing = start_packing(long_list, "--image-timeout", "2")
     try:
