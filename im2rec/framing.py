@@ -73,6 +73,24 @@ class Record:
     parts: int
 
 
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place where there is no sound record.
+
+    code, at, found: what is wrong, and the byte where it shows; offset, end: the bytes that are no
+    record because of it; head: where another may begin, None where none was found. record: what can
+    be read there, but in parts that no writer makes, so that its length is wrong.
+    """
+
+    code: str
+    at: int
+    found: str
+    offset: int
+    end: int
+    head: int | None
+    record: Record | None = None
+
+
 def frame(payload: bytes) -> bytes:
     """The payload as a record (one part, or several where it holds an aligned magic).
 
@@ -278,6 +296,28 @@ class RecordReader:
             if record is None:
                 return
             yield record
+
+    def walk(
+        self, tell: Callable[[Damage], None], scanner: RunScanner | None = None
+    ) -> Iterator[Record | Run]:
+        """The sound records up to the end of the file: whole, and cut as a writer cuts them. tell:
+        called with each place between them. scanner: as for `salvage`."""
+
+        def lost(error: RecordError, head: int | None) -> None:
+            end = self.size if head is None else head
+            tell(Damage(error.code, error.offset, error.found, self.offset, end, head))
+
+        for found in self.salvage(lost, scanner):
+            if isinstance(found, Run) or is_cut_right(found):
+                yield found
+                continue
+            head = self.go_inside(found)
+            sentence = (
+                f"{found.end - found.offset} bytes in {found.parts} parts, not cut at each magic"
+                if head is None
+                else f"the record's bytes hold the head of another at {head}: its length is wrong"
+            )
+            tell(Damage("cut", found.offset, sentence, found.offset, self.offset, head, found))
 
     def go_inside(self, record: Record) -> int | None:
         """Makes `read` go on at the head of another record inside one that was just read and is

@@ -15,12 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from im2rec.errors import InputError, OptionError, OutputError, PayloadError, RecordError, printable
-from im2rec.framing import Record, RecordReader, Run, RunScanner, frame_pieces, is_cut_right
+from im2rec.errors import InputError, OptionError, OutputError, PayloadError, printable
+from im2rec.framing import ALIGNMENT, Damage, Record, Run, frame_pieces
 from im2rec.image_record import decode_header, decode_headers
 from im2rec.index import format_columns, parse_index
-from im2rec.output import COPY_SIZE, Output, writing
-from im2rec.record_set import NOT_REGULAR, RecordSet, other_format, read_manifest
+from im2rec.output import Output, check_new, writing
+from im2rec.record_set import (
+    RecordSet,
+    Untouched,
+    check_record_file,
+    find_set,
+    read_manifest,
+    walk,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,8 +109,11 @@ def index_set(
     _check_there(records)
     names, joint = _index_names(records, path)
     prefix = records.prefix if path is None else path.removesuffix(".idx")
+    if path is not None:
+        _check_owner(path, records.recs)
     _check_replaced([*names, *([joint] if joint else [])], records.recs)
     with Output(prefix, fsync=options.fsync, keep=True) as output:  # what pack may go on with
+        untouched = Untouched(records.recs)
         files = _read_files(records.recs, progress)
         rows = _Rows(files, options.keys)
         places = {}
@@ -112,6 +122,7 @@ def index_set(
             places[os.path.basename(name)] = _write(output, f"{number}", name, [lines])
         if joint:
             places[os.path.basename(joint)] = _write(output, "joint", joint, rows.joined())
+        untouched.check()
         changed = output.publish(places, if_changed=options.if_changed, keep=True)
     return _report(records.name, output, places, changed, rows, _contradicted(records, files))
 
@@ -128,11 +139,14 @@ def join_indexes(
     for records in sets:
         _check_there(records)
     recs = [rec for records in sets for rec in records.recs]
+    _check_owner(path, recs)
     _check_replaced([path], recs)
     with Output(path.removesuffix(".idx"), fsync=options.fsync, keep=True) as output:
+        untouched = Untouched(recs)
         files = _read_files(recs, progress)
         rows = _Rows(files, options.keys)
         places = {os.path.basename(path): _write(output, "joint", path, rows.joined())}
+        untouched.check()
         changed = output.publish(places, if_changed=options.if_changed, keep=True)
     told: list[str] = []
     for records in sets:
@@ -155,10 +169,10 @@ def salvage(
     prefix = new.removesuffix(".rec")
     rec_path, idx_path = f"{prefix}.rec", f"{prefix}.idx"
     for path in (rec_path, idx_path):
-        if os.path.lexists(path):
-            raise OutputError(path, "there is a file of this name", "choose another")
+        check_new(path)
     places = _Places()
     with Output(prefix, fsync=options.fsync, keep=True) as output:
+        untouched = Untouched([rec])
         copy = output.path("salvaged.rec")
         with writing(rec_path), open(copy, "wb") as stream:
             file, copied = _copy_records(rec, stream.write, places, progress)
@@ -168,7 +182,8 @@ def salvage(
         files = {os.path.basename(rec_path): copy}
         lines = rows.keys_of(0, alone=True), np.asarray(copied)
         files[os.path.basename(idx_path)] = _write(output, "0", idx_path, [lines])
-        changed = output.publish(files, keep=True)
+        untouched.check()
+        changed = output.publish(files, keep=True, new=True)
     return _report(rec, output, files, changed, rows, (), places)
 
 
@@ -222,6 +237,20 @@ def _index_names(records: RecordSet, path: str | None) -> tuple[list[str], str |
     return names, joint
 
 
+def _check_owner(path: str, recs: Sequence[str]) -> None:
+    """Raises OutputError where the name is that of the index of other record files than these, or
+    of some of them alone: a reader of those would take it for theirs."""
+    try:
+        owner = find_set(path.removesuffix(".idx"))
+    except InputError:
+        return
+    is_named_so = all(rec.endswith(".rec") for rec in owner.recs)
+    is_theirs = len(owner.recs) == len(recs) and all(map(_is_same_file, owner.recs, recs))
+    if is_named_so and not is_theirs:
+        found = f"this is the name of the index of {printable(owner.name)}"
+        raise OutputError(path, found, "choose another name with --output")
+
+
 def _check_replaced(names: Sequence[str], recs: Sequence[str]) -> None:
     """Raises OutputError where an index would take the place of what is none."""
     for name in names:
@@ -234,6 +263,9 @@ def _check_replaced(names: Sequence[str], recs: Sequence[str]) -> None:
                 kind = "a folder" if os.path.isdir(name) else "something else than a file"
                 raise OutputError(name, f"there is {kind} of this name", "move it away")
             continue  # a link to nothing
+        if not name.endswith(".idx"):
+            found = "there is a file of this name, which does not end in .idx"
+            raise OutputError(name, found, "move it away, or choose another name with --output")
         if not _is_index(name):
             found = "what is there is no index of numbers"
             raise OutputError(name, found, "move it away, or choose another name with --output")
@@ -247,7 +279,8 @@ def _is_same_file(path: str, other: str) -> bool:
 
 def _is_index(path: str) -> bool:
     """Whether a file is an index, however damaged, or has nothing in it: most of its first lines
-    are such lines, or it is all zeros, as a file can be after a crash."""
+    are such lines, with offsets at which a record can begin, and one of them the first record's; or
+    it is all zeros, as a file can be after a crash."""
     try:
         with open(path, "rb") as file:
             head = file.read(_LOOK)
@@ -262,7 +295,8 @@ def _is_index(path: str) -> bool:
     elif not head.endswith(b"\n"):
         head += b"\n"  # a line that was cut is one of an index all the same
     entries, faults = parse_index(head, path)
-    return bool(entries) and len(entries) >= len(faults)
+    sound = [entry.offset for entry in entries if entry.offset % ALIGNMENT == 0]
+    return 0 in sound and 2 * len(sound) >= len(entries) + len(faults)
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -384,40 +418,16 @@ def _refuse(rec: str) -> Callable[[Skipped], None]:
 
 
 def _records(rec: str, skip: Callable[[Skipped], None]) -> Iterator[Run | Record]:
-    """The whole records of a file in order. skip: called with each place where there is none."""
-    if not os.path.isfile(rec):
-        found = NOT_REGULAR if os.path.exists(rec) else "there is no such file"
-        raise InputError(rec, found)
+    """The sound records of a file in order. skip: called with each place where there is none."""
+
+    def tell(damage: Damage) -> None:
+        skip(Skipped(damage.offset, damage.end - damage.offset, damage.found))
+
     try:
-        if kind := other_format(rec):
-            raise InputError(rec, f"this is {kind}", "name a .rec file or a prefix")
-        with (
-            open(rec, "rb", buffering=COPY_SIZE) as stream,
-            open(rec, "rb", buffering=0) as source,
-        ):
-            reader = RecordReader(stream, rec)
-            yield from _sound_records(reader, RunScanner(source, reader.size), skip)
-            if os.fstat(stream.fileno()).st_size != reader.size:
-                hint = "start again when nothing writes to it"
-                raise InputError(rec, "it changed while it was read", hint)
+        check_record_file(rec)
+        yield from walk(rec, tell)
     except OSError as error:
         raise InputError(rec, f"cannot be read: {error.strerror}") from error
-
-
-def _sound_records(
-    reader: RecordReader, scanner: RunScanner, skip: Callable[[Skipped], None]
-) -> Iterator[Run | Record]:
-    def lost(error: RecordError, head: int | None) -> None:
-        until = reader.size if head is None else head
-        skip(Skipped(reader.offset, until - reader.offset, error.found))
-
-    for found in reader.salvage(lost, scanner):
-        if isinstance(found, Run) or is_cut_right(found):
-            yield found
-            continue
-        reader.go_inside(found)
-        sentence = "a record whose bytes hold the magic: its length is wrong"
-        skip(Skipped(found.offset, reader.offset - found.offset, sentence))
 
 
 # --- keys and lines -----------------------------------------------------------------------------

@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from im2rec import detection
-from im2rec.errors import ImageError, InputError, PayloadError, RecordError
+from im2rec.errors import ImageError, PayloadError
 from im2rec.facts import read_boxes
-from im2rec.framing import Record, RecordReader, Run, RunScanner
+from im2rec.framing import Damage, Record, Run
 from im2rec.identities import HEADER_KEY, identity_keys
 from im2rec.image_file import ManyFacts, identify, identify_many
 from im2rec.image_record import Headers, ImageRecord, decode, decode_headers
 from im2rec.index import largest_index, parse_columns, parse_index
 from im2rec.readers import mxnet_uri
-from im2rec.record_set import RecordSet, find_classes, other_format, read_classes
+from im2rec.record_set import RecordSet, check_record_file, find_classes, read_classes, walk
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,6 +119,10 @@ class Summary:
             return None
         alike = len(self.channels) == 1 and next(iter(self.channels))
         return (alike if alike in (1, 4) else 3), self.height.min, self.width.min
+
+    def add_damage(self, _: Damage) -> None:
+        """Counts a damaged place."""
+        self.damaged += 1
 
     def reader_options(self) -> dict[str, dict[str, Any]]:
         """What the readers must be told of this set, by reader and option, as far as it is known.
@@ -228,10 +232,7 @@ def inspect_set(
     kind or no regular file, or the class map is none.
     """
     for path in records.recs:
-        if not os.path.isfile(path):  # opening a FIFO would wait for its writer
-            raise InputError(path, "not a regular file")
-        if kind := other_format(path):
-            raise InputError(path, f"this is {kind}", "name a .rec file or a prefix")
+        check_record_file(path)
     classes = find_classes(records.prefix)
     summary = Summary(records.name, list(records.recs))
     summary.class_names = read_classes(classes) if classes else None
@@ -239,7 +240,7 @@ def inspect_set(
     total = sum(os.path.getsize(path) for path in records.recs)
     for path, idx in zip(records.recs, records.idxs, strict=True):
         before = summary.records
-        for found in _records(path, summary, in_runs=each is None):
+        for found in walk(path, summary.add_damage, in_runs=each is None):
             if isinstance(found, Run):
                 _sum_up(found, summary, sizes)
             else:
@@ -280,17 +281,6 @@ class _Sizes:
         self.widths.frombytes(facts.widths[known].astype("u4").tobytes())
         self.heights.frombytes(facts.heights[known].astype("u4").tobytes())
         self.image_bytes.frombytes(image_bytes.astype("u8").tobytes())
-
-
-def _records(path: str, summary: Summary, *, in_runs: bool) -> Iterator[Record | Run]:
-    """The whole records of a file, over any damage; the damaged places are counted."""
-
-    def lost(_: RecordError, __: int | None) -> None:
-        summary.damaged += 1
-
-    with open(path, "rb", buffering=1 << 20) as stream, open(path, "rb", buffering=0) as source:
-        reader = RecordReader(stream, path)
-        yield from reader.salvage(lost, RunScanner(source, reader.size) if in_runs else None)
 
 
 def _sum_up(run: Run, summary: Summary, sizes: _Sizes) -> None:

@@ -119,13 +119,15 @@ class Output:
         *,
         if_changed: bool = False,
         keep: bool = False,
+        new: bool = False,
     ) -> list[str]:
         """Gives the files their final names, in this order, then removes stale older ones.
 
         files: where each lies, by its name in PREFIX's folder; stale: names there. if_changed:
         leave a file alone that has these bytes already; keep: let what is noted stay all the same,
-        for it is none of these. Returns the names that were given. Signals wait until it is done,
-        so that an interrupted run has either published everything or nothing.
+        for it is none of these; new: replace nothing. Returns the names that were given. Signals
+        wait until it is done, so that an interrupted run has either published everything or
+        nothing. Raises OutputError, and nothing has changed.
         """
         stale = set(stale) - set(files)
         for name in (*files, *stale):  # found only at its turn, a folder would stop it half done
@@ -143,7 +145,7 @@ class Output:
                 with writing(os.path.join(self.folder, name)):
                     flush(path, os.O_RDWR)
         with signals_held():
-            self._rename_all(files)
+            self._rename_all(files, new=new)
             self._keep[0] = self._keep[0] and keep
             for name in stale:
                 old = os.path.join(self.folder, name)
@@ -187,13 +189,15 @@ class Output:
             os.replace(final, moved)
             return moved
 
-    def _rename_all(self, files: Mapping[str, str]) -> None:
+    def _rename_all(self, files: Mapping[str, str], *, new: bool) -> None:
         """Renames the files; where one cannot be, takes back what was done before."""
         older: dict[str, str | None] = {}
         done: set[str] = set()
         try:
             for name, path in files.items():
                 final = os.path.join(self.folder, name)
+                if new:
+                    check_new(final)
                 with writing(final):
                     older[name] = self._set_aside(final, name)
                     os.replace(path, final)
@@ -409,6 +413,12 @@ def flush_all(folder: str) -> None:
             return
     if hasattr(os, "sync"):
         os.sync()
+
+
+def check_new(path: str) -> None:
+    """Raises OutputError where there is anything of this name."""
+    if os.path.lexists(path):
+        raise OutputError(path, "there is a file of this name", "choose another")
 
 
 @contextmanager

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from im2rec.errors import InputError, RecordError, printable
-from im2rec.framing import MAGIC_BYTES, RecordReader
+from im2rec.framing import MAGIC_BYTES, Damage, Record, RecordReader, Run, RunScanner
+from im2rec.output import COPY_SIZE
 
 MANIFEST_FORMAT, MANIFEST_VERSION = "im2rec-manifest", 1
 MAX_GAPS = 1000  # shards that may be missing between others
@@ -342,6 +344,50 @@ def _seal(body: bytes) -> bytes:
     import hashlib
 
     return b'  "sha256": "%s"\n}\n' % hashlib.sha256(body).hexdigest().encode("ascii")
+
+
+# --- reading the records ----------------------------------------------------------------------
+
+
+def check_record_file(path: str) -> None:
+    """Raises InputError where a file is not there, no regular one (opening a FIFO would wait for
+    its writer), or by its beginning of another kind."""
+    if not os.path.isfile(path):
+        raise InputError(path, NOT_REGULAR if os.path.exists(path) else "there is no such file")
+    if kind := other_format(path):
+        raise InputError(path, f"this is {kind}", "name a .rec file or a prefix")
+
+
+def walk(
+    path: str, tell: Callable[[Damage], None], *, in_runs: bool = True
+) -> Iterator[Record | Run]:
+    """The sound records of a file, over any damage. tell: called with each damaged place; in_runs:
+    where many follow on each other, all at once. Raises OSError."""
+    with open(path, "rb", buffering=COPY_SIZE) as stream, open(path, "rb", buffering=0) as source:
+        reader = RecordReader(stream, path)
+        yield from reader.walk(tell, RunScanner(source, reader.size) if in_runs else None)
+
+
+class Untouched:
+    """Files that must stay as they are while they are read."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._states = {path: _state(path) for path in paths}
+
+    def check(self) -> None:
+        """Raises InputError where one is not what it was: written to, or another in its place."""
+        for path, state in self._states.items():
+            if _state(path) != state:
+                hint = "start again when nothing writes to it"
+                raise InputError(path, "it changed while it was read", hint)
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    """What changes when a file is written to or replaced; None where it is not there."""
+    with suppress(OSError):
+        status = os.stat(path)
+        return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return None
 
 
 # --- files of another kind --------------------------------------------------------------------

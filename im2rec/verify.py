@@ -14,15 +14,9 @@ from functools import partial
 from typing import Any
 
 from im2rec import image_ops, pool, readers
-from im2rec.errors import ImageError, InputError, PayloadError, RecordError
+from im2rec.errors import ImageError, InputError, PayloadError
 from im2rec.facts import Shard, Watch
-from im2rec.framing import (
-    Record,
-    RecordReader,
-    Run,
-    RunScanner,
-    is_cut_right,
-)
+from im2rec.framing import Damage, Record, RecordReader, Run, RunScanner
 from im2rec.identity_check import BareRecords
 from im2rec.image_file import identify
 from im2rec.image_record import ImageRecord, decode, decode_headers, encode_header
@@ -245,7 +239,10 @@ class _Verification:
                 file.sha256 = hashed.hexdigest()
 
     def _check_records(self, file: RecordFile, reader: RecordReader, scanner: RunScanner) -> None:
-        for found in self._records(file, reader, scanner):
+        def tell(damage: Damage) -> None:
+            self._check_damage(file, damage)
+
+        for found in reader.walk(tell, scanner):
             if isinstance(found, Run):
                 self._check_run(file, found)
             else:
@@ -253,33 +250,23 @@ class _Verification:
             if self._progress:
                 self._progress(self._report.bytes + found.end, self._total)
 
-    def _records(
-        self, file: RecordFile, reader: RecordReader, scanner: RunScanner
-    ) -> Iterator[Record | Run]:
-        """The records of a file; after damage, those from the next head on."""
-
-        def lost(error: RecordError, head: int | None) -> None:
-            until = reader.size if head is None else head
-            sentence = (
-                f"{error.found}; {until - reader.offset} bytes from {reader.offset} on are lost, "
-                + ("to the end of the file" if head is None else f"next record at {head}")
+    def _check_damage(self, file: RecordFile, damage: Damage) -> None:
+        """Tells of a place without a sound record; what can be read there all the same is judged
+        as any other."""
+        sentence = damage.found
+        if damage.record:
+            self._check_record(file, damage.record)
+        else:
+            append_range(file.lost, damage.offset, damage.end)
+            sentence += (
+                f"; {damage.end - damage.offset} bytes from {damage.offset} on are lost, "
+                + (
+                    "to the end of the file"
+                    if damage.head is None
+                    else f"next record at {damage.head}"
+                )
             )
-            self._found(error.code, reader.path, error.offset, None, sentence)
-            append_range(file.lost, reader.offset, until)
-
-        for found in reader.salvage(lost, scanner):
-            yield found
-            if isinstance(found, Record) and not is_cut_right(found):
-                self._go_on_inside(reader, found)
-
-    def _go_on_inside(self, reader: RecordReader, record: Record) -> None:
-        """Judges a record that no writer has cut so, and stands the reader on the record that it
-        has most likely swallowed."""
-        head = reader.go_inside(record)
-        found = f"{record.end - record.offset} bytes in {record.parts} parts, not cut at each magic"
-        if head is not None:
-            found = f"the record's bytes hold the head of another at {head}: its length is wrong"
-        self._found("cut", reader.path, record.offset, None, found)
+        self._found(damage.code, file.path, damage.at, None, sentence)
 
     def _check_run(self, file: RecordFile, run: Run) -> None:
         """Judges many records: one by one only those that are not sound."""

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from im2rec import framing
 from im2rec.errors import RecordError
-from im2rec.framing import Record, RecordReader, Run, RunScanner, frame, is_cut_right
+from im2rec.framing import Damage, Record, RecordReader, Run, RunScanner, frame, is_cut_right
 
 MAGIC = bytes.fromhex("0a23d7ce")  # written out once more: the format's, not the module's
 MIB = 1 << 20
@@ -807,3 +807,53 @@ def test_records_inside_each_other_are_read_again_so_often_and_no_more(
         gone_into += reader.go_inside(record) is not None
     assert gone_into == 2  # nearly all of the file, and once more
     assert reader.offset == len(data)
+
+
+def walked(data: bytes, window: int | None) -> tuple[list[Record], list[Damage]]:
+    """The sound records of a file, and the places between them."""
+    scanner, records, damage = None, list[Record](), list[Damage]()
+    if window:
+        scanner = RunScanner(io.BytesIO(data), len(data), window=window, shortest=1)
+    for found in reader_of(data).walk(damage.append, scanner):
+        if isinstance(found, Run):
+            records += [found.record(number) for number in range(len(found))]
+        else:
+            records.append(found)
+    return records, damage
+
+
+@given(broken, windows)
+@settings(max_examples=300)
+def test_a_walk_gives_sound_records_and_tells_all_between_them(data: bytes, window: int) -> None:
+    records, damage = walked(data, window)
+    assert (records, damage) == walked(data, None)
+    at = 0
+    for each in sorted([*records, *damage], key=lambda each: each.offset):
+        assert each.offset == at < each.end
+        at = each.end
+    assert at == len(data)
+    for record in records:
+        assert data[record.offset : record.end] == frame(record.payload)
+    for place in damage:
+        assert place.offset <= place.at <= len(data)
+        assert place.head in (None, place.end)
+        assert (place.code == "cut") == (place.record is not None)
+
+
+@given(st.lists(payloads.map(frame), min_size=3, max_size=9), st.data(), windows)
+def test_a_length_that_spans_over_neighbours_costs_one_record(
+    rows: list[bytes], data: st.DataObject, window: int
+) -> None:
+    first = data.draw(st.integers(0, len(rows) - 2))
+    last = data.draw(st.integers(first + 1, len(rows) - 1))
+    start, end = (len(b"".join(rows[:number])) for number in (first, last + 1))
+    whole = bytearray(b"".join(rows))
+    struct.pack_into("<I", whole, start + 4, end - start - 8)
+    records, damage = walked(bytes(whole), window)
+    kept = [*rows[:first], *rows[first + 1 :]]
+    if heads(rows[first]) == [0]:  # else its own later parts are damage of their own
+        assert [frame(record.payload) for record in records] == kept
+        assert [(place.code, place.offset) for place in damage] == [("cut", start)]
+        assert damage[0].head == damage[0].end == start + len(rows[first])
+    assert damage[0].record is not None
+    assert damage[0].record.end == end

@@ -321,7 +321,7 @@ def test_a_damaged_file_gets_no_index_and_salvage_copies_what_is_whole(
 ) -> None:
     data, at, sentence, whole, skipped = DAMAGE[kind]
     (tmp_path / "bad.rec").write_bytes(data)
-    (tmp_path / "bad.idx").write_bytes(b"1\t2\n")
+    (tmp_path / "bad.idx").write_bytes(b"1\t0\n")
     done = im2rec("index", "bad", code=2)
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"im2rec: error: bad.rec: byte {at}: ")
@@ -329,7 +329,7 @@ def test_a_damaged_file_gets_no_index_and_salvage_copies_what_is_whole(
     assert line.endswith(
         "; `im2rec index --salvage NEW.rec bad.rec` copies the records that are whole"
     )
-    assert contents(tmp_path) == {"bad.rec": data, "bad.idx": b"1\t2\n"}
+    assert contents(tmp_path) == {"bad.rec": data, "bad.idx": b"1\t0\n"}
     assert len(names(tmp_path)) == 2
     done = im2rec("index", "--salvage", "new.rec", "bad.rec", code=1)
     kept = [SIX[number] for number in whole]
@@ -458,11 +458,8 @@ def test_a_mended_shard_takes_its_place_in_the_set(
     assert "set_001.rec: 7 records, " in done.stderr
     assert "(set.manifest.json); see im2rec verify\n" in done.stderr
     found = im2rec("verify", "set", code=1).stdout
-    assert set(re.findall(r": ([a-z0-9-]+): ", found)) <= {"bytes", "records", "sha256"} | {
-        "manifest",
-        "index-offset",
-        "index-missing",
-    }
+    codes = re.findall(r"^\S+: ([a-z0-9-]+): ", found, re.M)
+    assert sorted(codes) == ["bytes", "records", "sha256"]
     (tmp_path / "set.manifest.json").unlink()
     im2rec("verify", "set")
 
@@ -478,6 +475,8 @@ OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a text": (lambda path: path.write_text("notes\n1\t2\nmore\n"), "no index of numbers"),
     "a list": (lambda path: path.write_text("0\t1\ta.jpg\n"), "no index of numbers"),
     "names as keys": (lambda path: path.write_text("a.jpg\t0\nb.jpg\t40\n"), "no index of numbers"),
+    "counts": (lambda path: path.write_text("0\t12\n1\t5\n"), "no index of numbers"),
+    "a row of numbers": (lambda path: path.write_text("1\t4\n2\t8\n"), "no index of numbers"),
     "an image": (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0"), "no index of numbers"),
     "zeros, and then a text": (
         lambda path: path.write_bytes(bytes(1 << 17) + b"notes\nmore\n"),
@@ -514,7 +513,7 @@ def test_what_is_no_index_is_not_replaced(kind: str, way: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     "there",
     [b"", bytes(70_000), b"7\t0", b"7\t", b"0\t0\n1\t40\n2", b"0\t0\r\n", b"1\t0\n" * 20_000]
-    + [b"1\t0\n\0\0\0\0\0\0\n2\t40\n3\t50\n"],
+    + [b"1\t0\n\0\0\0\0\0\0\n2\t40\n3\t50\n", b"0\t80\n1\t0\n2\t40\n"],
 )
 def test_an_index_is_replaced_however_damaged(there: bytes, tmp_path: Path) -> None:
     (tmp_path / "a.rec").write_bytes(SIX[1])
@@ -525,6 +524,31 @@ def test_an_index_is_replaced_however_damaged(there: bytes, tmp_path: Path) -> N
         return
     index(tmp_path / "a")
     assert (tmp_path / "a.idx").read_bytes() == b"1\t0\n"
+
+
+@pytest.mark.parametrize("join", [[], ["--join"]])
+def test_an_index_takes_no_place_but_its_own(join: list[str], tmp_path: Path, im2rec: Run) -> None:
+    for name in ("a", "b", "s_000", "s_001"):
+        (tmp_path / f"{name}.rec").write_bytes(SIX[1])
+    (tmp_path / "c.rec").symlink_to("a.rec")
+    (tmp_path / "b.idx").write_bytes(b"1\t0\n")
+    (tmp_path / "notes").write_bytes(b"1\t0\n")
+    before = names(tmp_path)
+    for name, said in (
+        ("b.idx", "b.idx: cannot write: this is the name of the index of b; choose another"),
+        ("s.idx", "this is the name of the index of s; "),  # nor is it there
+        ("s_001.idx", "this is the name of the index of s_001; "),
+        ("notes", "notes: cannot write: there is a file of this name, which does not end in .idx"),
+    ):
+        assert said in im2rec("index", *join, "-o", name, "a", code=2).stderr
+    done = im2rec("index", "--join", "-o", "a.idx", "a", "b", code=2)
+    assert "a.idx: cannot write: this is the name of the index of a; " in done.stderr
+    done = im2rec("index", "--join", "-o", "s.idx", "s_000.rec", "b", code=2)
+    assert "this is the name of the index of s; " in done.stderr
+    assert names(tmp_path) == before
+    for name in ("a.idx", "c.idx", "new", "new.idx"):
+        im2rec("index", *join, "-o", name, "a")
+    im2rec("index", "--join", "-o", "s.idx", "--keys", "position", "s_000.rec", "s_001.rec")
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -584,6 +608,62 @@ def test_a_file_that_grows_while_it_is_read_gets_no_index(tmp_path: Path) -> Non
     with pytest.raises(InputError, match="it changed while it was read"):
         index_set(find_set(str(tmp_path / "a")), FAST, progress=grow)
     assert names(tmp_path) == ["a.rec"]
+
+
+OLD = b"".join(map(record, range(900)))
+NEW = b"".join(record(number, b"image"[: number % 5]) for number in range(900))
+NEW += record(900, bytes(len(OLD) - len(NEW) - len(record(0, b""))))
+
+
+def rewrite(path: Path) -> None:
+    """Other records, of the same size in all, in the same file."""
+    with open(path, "r+b") as file:
+        file.write(NEW)
+
+
+def put_another(path: Path) -> None:
+    """Another file of the same size and time."""
+    status = path.stat()
+    path.with_name("new").write_bytes(NEW)
+    os.utime(path.with_name("new"), ns=(status.st_atime_ns, status.st_mtime_ns))
+    path.with_name("new").replace(path)
+
+
+@pytest.mark.parametrize("change", [rewrite, put_another])
+@pytest.mark.parametrize("way", ["beside", "join", "salvage"])
+def test_a_file_that_becomes_another_while_it_is_read_gets_no_index(
+    way: str, change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    assert len(OLD) == len(NEW)
+    for name in ("a.rec", "b.rec"):
+        (tmp_path / name).write_bytes(OLD)
+        os.utime(tmp_path / name, (1, 1))
+    sets = [find_set(str(tmp_path / name)) for name in ("a", "b")]
+
+    def progress(*_: int) -> None:
+        if (tmp_path / "a.rec").read_bytes() == OLD:
+            change(tmp_path / "a.rec")
+
+    do = {
+        "beside": partial(index_set, sets[0], FAST),
+        "join": partial(join_indexes, sets, str(tmp_path / "j.idx"), FAST),
+        "salvage": partial(salvage, str(tmp_path / "a.rec"), str(tmp_path / "c"), FAST),
+    }[way]
+    with pytest.raises(InputError, match=r"a\.rec: it changed while it was read"):
+        do(progress=progress)
+    assert names(tmp_path) == ["a.rec", "b.rec"]
+
+
+def test_what_comes_while_a_file_is_salvaged_stays(tmp_path: Path) -> None:
+    (tmp_path / "a.rec").write_bytes(b"".join(SIX))
+
+    def put(*_: int) -> None:
+        (tmp_path / "b.idx").write_bytes(b"mine")
+
+    with pytest.raises(OutputError, match=r"b\.idx: cannot write: there is a file of this name"):
+        salvage(str(tmp_path / "a.rec"), str(tmp_path / "b"), FAST, progress=put)
+    assert contents(tmp_path) == {"a.rec": b"".join(SIX), "b.idx": b"mine"}
+    assert names(tmp_path) == ["a.rec", "b.idx"]
 
 
 @pytest.mark.parametrize("limit", [0, 2])  # blocks of 512 bytes that a file may have

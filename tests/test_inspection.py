@@ -639,3 +639,19 @@ def test_the_shape_is_that_of_all_images(
     images = [(ODD / "kinds" / name).read_bytes() for name in names]
     records = (record(at, image=image) for at, image in enumerate(images))
     assert both_ways(write(tmp_path, *records)).data_shape == shape
+
+
+@pytest.mark.parametrize("count", [4, 400])
+@pytest.mark.parametrize("as_lines", [False, True])
+def test_a_record_that_spans_over_others_is_damage_and_they_are_counted(
+    count: int, as_lines: bool, tmp_path: Path
+) -> None:
+    rows = [record(number, 1.0) for number in range(count)]
+    data = bytearray(b"".join(rows))
+    struct.pack_into("<I", data, 4, len(rows[0]) * 3 - 8)
+    lines: list[RecordLine] = []
+    summary = inspect_set(
+        find_set(write(tmp_path, bytes(data))), each=lines.append if as_lines else None
+    )
+    assert (summary.damaged, summary.records, summary.ids) == (1, count - 1, (1, count - 1))
+    assert len(lines) == (count - 1 if as_lines else 0)

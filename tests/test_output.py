@@ -56,6 +56,16 @@ def test_what_has_the_same_bytes_is_left_alone_if_asked(
     assert names(tmp_path) == sorted(wanted)
 
 
+def test_new_files_replace_nothing_that_came_meanwhile(prefix: str, tmp_path: Path) -> None:
+    with Output(prefix, fsync=False) as output:
+        files = {name: output.write(name, b"new") for name in ("set.rec", "set.idx")}
+        put(tmp_path, "set.idx")
+        with pytest.raises(OutputError, match=r"set\.idx: cannot write: there is a file of this"):
+            output.publish(files, new=True)
+    assert names(tmp_path) == ["set.idx"]
+    assert (tmp_path / "set.idx").read_text() == "set.idx"
+
+
 def test_what_is_noted_stays_until_something_is_published(prefix: str, tmp_path: Path) -> None:
     def run(*, keep: bool, publish: bool = False) -> dict[str, bytes]:
         with Output(prefix, fsync=False, keep=keep) as output:

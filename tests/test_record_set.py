@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from im2rec.errors import InputError
 from im2rec.framing import frame
 from im2rec.record_set import (
     RecordSet,
+    Untouched,
+    check_record_file,
     family_lists,
     find_classes,
     find_set,
@@ -541,3 +544,48 @@ def test_a_shard_by_itself_knows_its_set_s_manifest(tmp_path: Path) -> None:
     assert find_set(str(tmp_path / "set_000.rec")).set_manifest == str(
         tmp_path / "set.manifest.json"
     )
+
+
+def write_to(path: Path) -> None:
+    """Other bytes, as many, in the same file."""
+    with open(path, "r+b") as file:
+        file.write(b"new")
+
+
+def replace(path: Path) -> None:
+    """Another file of this size and time."""
+    status = path.stat()
+    path.with_name("new").write_bytes(b"new")
+    os.utime(path.with_name("new"), ns=(status.st_atime_ns, status.st_mtime_ns))
+    path.with_name("new").replace(path)
+
+
+@pytest.mark.parametrize("change", [write_to, replace, Path.unlink, Path.touch, None])
+def test_a_file_that_changes_is_noticed(
+    change: Callable[[Path], None] | None, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(b"old")
+        os.utime(tmp_path / name, (1, 1))
+    untouched = Untouched([str(tmp_path / name) for name in ("a", "b")])
+    untouched.check()
+    if not change:
+        return
+    change(tmp_path / "b")
+    with pytest.raises(InputError, match="b: it changed while it was read; start again when"):
+        untouched.check()
+
+
+def test_what_can_be_no_record_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "list").write_text("0\t1\ta.jpg\n")
+    (tmp_path / "empty").touch()
+    for name, said in (
+        ("fifo", "not a regular file"),
+        ("", "not a regular file"),
+        ("none", "there is no such file"),
+        ("list", "this is a list"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check_record_file(str(tmp_path / name))
+    check_record_file(str(tmp_path / "empty"))
