@@ -40,14 +40,15 @@ class Place(NamedTuple):
 
 @dataclass
 class Places:
-    """Records with one trait: how many, and where the first of them are."""
+    """Records with one trait: how many, and where the first of them are, `most` at most."""
 
     count: int = 0
     first: list[Place] = field(default_factory=list)
+    most: int = field(default_factory=lambda: MAX_PLACES)
 
     def add(self, place: Place) -> None:
         self.count += 1
-        if len(self.first) < MAX_PLACES:
+        if len(self.first) < self.most:
             self.first.append(place)
 
     def add_all(
@@ -55,7 +56,7 @@ class Places:
     ) -> None:
         """Takes the records of a batch with these numbers. found: what, by the number."""
         self.count += len(those)
-        for number in those[: MAX_PLACES - len(self.first)].tolist():
+        for number in those[: self.most - len(self.first)].tolist():
             self.first.append(batch.place(number, found(number)))
 
 

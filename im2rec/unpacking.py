@@ -24,21 +24,22 @@ from im2rec.errors import (
     OptionError,
     OutputError,
     PayloadError,
-    RecordError,
 )
-from im2rec.framing import Record, RecordReader, Run, RunScanner
-from im2rec.identities import identity_keys, image_keys
+from im2rec.facts import Place, Places
+from im2rec.framing import Damage, Record, Run
+from im2rec.identities import HEADER_KEY, identity_keys, image_keys
 from im2rec.image_file import KINDS, identify, identify_many
-from im2rec.image_record import decode, decode_headers, encode_header
+from im2rec.image_record import Headers, decode, decode_headers, encode_header
 from im2rec.lst import format_float32
 from im2rec.output import COPY_SIZE, Output, writing
 from im2rec.record_set import (
-    NOT_REGULAR,
     RecordSet,
+    Untouched,
+    check_record_file,
     find_classes,
-    other_format,
     read_classes,
     read_manifest,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ EXTENSIONS = {
 UNKNOWN_EXTENSION = ".bin"
 NO_CLASS = "images"  # the folder of images whose labels are no class
 PER_FOLDER = 1000  # ids, where folders go by id
-MAX_LISTED = 100_000  # places of a kind that a report names; of more, it says how many
+MAX_LISTED = 1000  # places of a kind that a report names; of more, it says how many
+MAX_DIGITS = 10  # of a class; one of more has no part in how wide the names of folders are
 MAX_FOLDER = 200  # bytes of a folder's name; 255 is what most systems take
 MAX_TOLD = 20  # places of damage that an error names
 _EXTENSIONS = [EXTENSIONS.get(kind, UNKNOWN_EXTENSION) for kind in KINDS]  # by their numbers
@@ -69,7 +71,9 @@ _NEW_FILE = (
     | getattr(os, "O_CLOEXEC", 0)
     | getattr(os, "O_BINARY", 0)  # Windows
 )
-_SET_FILES = (".lst", ".rec", ".idx", ".classes.txt", ".manifest.json", ".failures.tsv")
+# What pack may put beside the list NAME.lst that comes out, and InsightFace's file.
+_SET_FILE = r"(?:_[0-9]{3,})?\.(?:rec|idx)|\.(?:lst|classes\.txt|manifest\.json|failures\.tsv)"
+_PROPERTY = "property"
 
 # Half of the bytes read, for all are read twice, and the bytes in all.
 Progress = Callable[[int, int], None]
@@ -81,33 +85,17 @@ class UnpackOptions:
     """What is unpacked, and how it is laid out.
 
     by: "label" makes a folder for each class, "id" one for each thousand ids. labels: classes,
-    by name or number, and ids: ranges, that alone are unpacked; () = all. salvage: pass over damage
-    and shards that are missing. fsync: flush to disk before OUT gets its name.
+    by name or number, and ids: ranges, that alone are unpacked; () = all. renumber: an image's id
+    is its record's place in the set, from 0, and not its own. salvage: pass over damage and shards
+    that are missing. fsync: flush to disk before OUT gets its name.
     """
 
     by: str = "label"
     labels: tuple[str, ...] = ()
     ids: tuple[range, ...] = ()
+    renumber: bool = False
     salvage: bool = False
     fsync: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A record, or damage: file, offset in bytes, the record's id if it has one, a sentence."""
-
-    file: str
-    offset: int
-    id: int | None
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Some places, and how many there are in all."""
-
-    named: tuple[Place, ...]
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +103,8 @@ class UnpackReport:
     """What came of it.
 
     lists: (path, rows) of each; images, bytes: that were written, in so many folders. left_out:
-    records that are no image; unlisted: images that no list can hold; damage: places passed over;
+    records that are no image; unlisted: images that no list can hold, repeated of them because the
+    set has their ids before; damage: places passed over; of each the first MAX_LISTED are named.
     missing: shards that are not there. odd_headers: listed images whose header pack writes
     otherwise; unknown_kind: images of no known kind; identities: InsightFace's records, header
     included; renamed: (class, its folder) where the name is not safe.
@@ -128,6 +117,7 @@ class UnpackReport:
     folders: int
     left_out: Places
     unlisted: Places
+    repeated: int
     damage: Places
     missing: tuple[str, ...]
     odd_headers: int
@@ -154,11 +144,13 @@ def unpack_sets(
     wanted = _Wanted(options, classes)
     reading = _Reading(sets, progress)
     with Output(out, fsync=options.fsync) as output:
-        scans = [_scan(each, reading) for each in sets]
+        untouched = Untouched(path for each in sets for path in each.recs)
+        scans = [_scan(each, reading, renumber=options.renumber) for each in sets]
         _check_scans(scans, options)
-        unpacking = _Unpacking(output, options.by, wanted, scans, classes)
+        unpacking = _Unpacking(output, options, wanted, scans, classes)
         for scan, name in zip(scans, unpacking.names, strict=True):
             unpacking.unpack(scan, name, reading)
+            untouched.check()
         if not unpacking.images:
             raise _nothing(scans, options)
         output.publish_folder(unpacking.tree)
@@ -192,10 +184,7 @@ def _check_sets(sets: Sequence[RecordSet], options: UnpackOptions) -> None:
             if not options.salvage:
                 raise InputError(path, "this shard is not there", "--salvage unpacks the others")
         for path in each.recs:
-            if not os.path.isfile(path):
-                raise InputError(path, NOT_REGULAR)
-            if kind := other_format(path):
-                raise InputError(path, f"this is {kind}", "name a .rec file or a prefix")
+            check_record_file(path)
             status = os.stat(path)
             other = seen.setdefault((status.st_dev, status.st_ino), path)
             if other != path or sum(path in one.recs for one in sets) > 1:
@@ -274,16 +263,27 @@ class Folders:
     """The name of each class's folder.
 
     It is the class's own, where that is a plain name on Linux, Windows and macOS, of which no
-    class before has the like, nor is it one of `taken`; else the class's number.
+    class before has the like, nor is it one of `taken`, nor a file's of a set with one of the names
+    `sets`; else the class's number.
     """
 
-    def __init__(self, classes: Classes, largest: int, taken: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        classes: Classes,
+        largest: int,
+        taken: Iterable[str] = (),
+        sets: Sequence[str] = (),
+    ) -> None:
+        of_set = re.compile(
+            f"(?:{'|'.join(re.escape(_alike(each)) for each in sets)})(?:{_SET_FILE})"
+        )
         self._digits = len(str(largest))
         self.used: dict[int, str] = {}  # those that were asked for
         self._own: dict[int, str] = {}
         self._taken = {_alike(name) for name in taken}
         for number, name in enumerate(classes or ()):
-            if is_plain_name(name) and _alike(name) not in self._taken:
+            is_free = _alike(name) not in self._taken and not of_set.fullmatch(_alike(name))
+            if is_plain_name(name) and is_free:
                 self._own[number] = name
                 self._taken.add(_alike(name))
 
@@ -349,57 +349,30 @@ class _Reading:
         self._total = sum(os.path.getsize(path) for each in sets for path in each.recs)
         self._before = 0
 
-    def records(
-        self, path: str, lost: Callable[[RecordError, int | None], None]
-    ) -> Iterator[Record | Run]:
-        """The whole records of a file, over any damage, of which `lost` is told."""
+    def records(self, path: str, tell: Callable[[Damage], None]) -> Iterator[Record | Run]:
+        """The sound records of a file, over any damage, of which `tell` is told."""
+        end = 0
         try:
-            with (
-                open(path, "rb", buffering=COPY_SIZE) as stream,
-                open(path, "rb", buffering=0) as source,
-            ):
-                reader = RecordReader(stream, path)
-                for found in reader.salvage(lost, RunScanner(source, reader.size)):
-                    yield found
-                    if self._progress:
-                        self._progress((self._before + found.end) // 2, self._total)
-                self._before += reader.size
+            for found in walk(path, tell):
+                yield found
+                end = found.end
+                if self._progress:
+                    self._progress((self._before + end) // 2, self._total)
         except OSError as error:
             raise InputError(path, f"cannot be read: {error.strerror}") from error
+        self._before += end
 
 
-class _PlaceList:
-    """Collects places, of which it keeps the first."""
-
-    def __init__(self) -> None:
-        self._named: list[Place] = []
-        self.count = 0
-
-    def add(self, place: Place) -> None:
-        self.count += 1
-        if self.count <= MAX_LISTED:
-            self._named.append(place)
-
-    def done(self) -> Places:
-        return Places(tuple(self._named), self.count)
-
-    def __iter__(self) -> Iterator[Place]:
-        return iter(self._named)
-
-
-class _Bare(NamedTuple):
-    """A record without an image: where, whether it is InsightFace's header or may be one of its
-    identities."""
-
-    place: Place
-    is_header: bool
-    is_identity: bool
+def _places() -> Places:
+    return Places(most=MAX_LISTED)
 
 
 @dataclass
 class _Scan:
     """What the headers of a set say. ids: of the images; largest_class: of those with one label;
-    largest_first: of the first labels of the others; states: of each file."""
+    largest_first: of the first labels of the others; both of up to MAX_DIGITS. Of the records
+    without an image, maybe: those that are InsightFace's if there is its header among them;
+    left_out: the others."""
 
     records: RecordSet
     ids: array[int] = field(default_factory=lambda: array("Q"))
@@ -407,91 +380,128 @@ class _Scan:
     largest_class: int = 0
     largest_first: int = 0
     has_identities: bool = False
-    bare: list[_Bare] = field(default_factory=list)
-    damage: _PlaceList = field(default_factory=_PlaceList)
-    states: dict[str, tuple[int, int]] = field(default_factory=dict)
+    maybe: Places = field(default_factory=_places)
+    left_out: Places = field(default_factory=_places)
+    damage: Places = field(default_factory=_places)
 
     @property
     def largest(self) -> int:
         """The largest class."""
         return max(self.largest_class, self.largest_first if self.has_identities else 0)
 
+    def all_left_out(self) -> Places:
+        """The records without an image that are not InsightFace's."""
+        if self.has_identities:
+            return self.left_out
+        every = _joined([self.left_out, self.maybe])
+        named = self.left_out.first + self.maybe.first
+        order = {path: number for number, path in enumerate(self.records.recs)}
+        named.sort(key=lambda place: (order[place.file], place.offset))
+        every.first = named[:MAX_LISTED]
+        return every
 
-def _state(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns
 
-
-def _scan(records: RecordSet, reading: _Reading) -> _Scan:
+def _scan(records: RecordSet, reading: _Reading, *, renumber: bool) -> _Scan:
     """Reads the headers of a set."""
     scan = _Scan(records)
     for path in records.recs:
-        scan.states[path] = _state(path)
 
-        def lost(error: RecordError, head: int | None, path: str = path) -> None:
-            until = "to the end of the file" if head is None else f"up to byte {head}"
-            scan.damage.add(Place(path, error.offset, None, f"{error.found}; lost {until}"))
+        def tell(damage: Damage, path: str = path) -> None:
+            until = "to the end of the file" if damage.head is None else f"up to byte {damage.head}"
+            scan.damage.add(Place(path, damage.at, None, f"{damage.found}; lost {until}"))
 
-        for found in reading.records(path, lost):
+        for found in reading.records(path, tell):
             if isinstance(found, Run):
-                _scan_run(path, found, scan)
+                _scan_run(path, found, scan, renumber=renumber)
             else:
-                _scan_record(path, found, scan)
-    scan.has_identities = any(each.is_header for each in scan.bare)
+                _scan_record(path, found, scan, renumber=renumber)
     return scan
 
 
-def _scan_run(path: str, run: Run, scan: _Scan) -> None:
+def _scan_run(path: str, run: Run, scan: _Scan, *, renumber: bool) -> None:
     """As `_scan_record`, of many records."""
     import numpy as np
 
     headers = decode_headers(run.words, run.starts, run.lengths)
     has_image = headers.whole & (headers.image_bytes > 0)
+    ids = _places_of(run, scan.count) if renumber else headers.ids
+    scan.ids.frombytes(ids[has_image].tobytes())
     scan.count += len(run)
-    scan.ids.frombytes(headers.ids[has_image].tobytes())
     firsts = headers.first_labels()
     with np.errstate(invalid="ignore"):  # what no number is, is no class
-        is_class = has_image & (firsts >= 0) & np.isfinite(firsts) & (firsts == np.floor(firsts))
+        is_class = has_image & (firsts >= 0) & (firsts < 10**MAX_DIGITS)
+        is_class &= firsts == np.floor(firsts)
     alone = headers.widths == 1
     scan.largest_class = _largest(scan.largest_class, firsts[is_class & alone])
     scan.largest_first = _largest(scan.largest_first, firsts[is_class & ~alone])
-    for number in (~has_image).nonzero()[0].tolist():
-        scan.bare.append(_judge_bare(path, run.record(number)))
+    bare = (~has_image).nonzero()[0]
+    if not len(bare):
+        return
+    maybe = _may_be_identities(headers, bare)
+    scan.has_identities |= bool((headers.ids[bare[maybe]] == HEADER_KEY).any())
+    for those, places in ((bare[maybe], scan.maybe), (bare[~maybe], scan.left_out)):
+        named = those[: MAX_LISTED - len(places.first)]
+        for number in named.tolist():
+            _add_bare(path, run.record(number), scan)
+        places.count += len(those) - len(named)
+
+
+def _may_be_identities(headers: Headers, bare: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether records without an image, with these numbers, may be InsightFace's."""
+    import numpy as np
+
+    maybe: npt.NDArray[np.bool_] = headers.whole[bare] & (headers.widths[bare] == 2)
+    pairs = maybe.nonzero()[0]
+    labels = headers.words[headers.labels[bare[pairs]][:, None] + np.arange(2)].view("<f4")
+    maybe[pairs] = [image_keys(each, 0) is not None for each in labels.tolist()]
+    return maybe
+
+
+def _places_of(run: Run, before: int) -> npt.NDArray[np.uint64]:
+    """The places of a run's records in their set. before: records of it before them."""
+    import numpy as np
+
+    return np.arange(before, before + len(run), dtype="u8")
 
 
 def _largest(before: int, labels: npt.NDArray[np.float32]) -> int:
     return max(before, int(labels.max())) if len(labels) else before
 
 
-def _scan_record(path: str, record: Record, scan: _Scan) -> None:
+def _scan_record(path: str, record: Record, scan: _Scan, *, renumber: bool) -> None:
+    place = scan.count
     scan.count += 1
     try:
         content = decode(record.payload)
     except PayloadError:
         content = None
     if content is None or not content.image:
-        scan.bare.append(_judge_bare(path, record))
+        _add_bare(path, record, scan)
         return
-    scan.ids.append(content.id)
+    scan.ids.append(place if renumber else content.id)
     first = class_of(content.labels, has_identities=True) or 0
+    if first >= 10**MAX_DIGITS:
+        return
     if len(content.labels) == 1:
         scan.largest_class = max(scan.largest_class, first)
     else:
         scan.largest_first = max(scan.largest_first, first)
 
 
-def _judge_bare(path: str, record: Record) -> _Bare:
-    """What a record is that has no image."""
+def _add_bare(path: str, record: Record, scan: _Scan) -> None:
+    """Takes a record without an image."""
     try:
         content = decode(record.payload)
     except PayloadError as error:
-        sentence = f"no image record: {error}"
-        return _Bare(Place(path, record.offset, None, sentence), False, False)
-    return _Bare(
-        Place(path, record.offset, content.id, "no image"),
-        identity_keys(content.id, content.labels, 0) is not None,
-        image_keys(content.labels, 0) is not None,
-    )
+        found = f"no image record: {error}"
+        scan.left_out.add(Place(path, record.offset, None, found))
+        return
+    place = Place(path, record.offset, content.id, "no image")
+    if image_keys(content.labels, 0) is None:
+        scan.left_out.add(place)
+    else:
+        scan.maybe.add(place)
+        scan.has_identities |= identity_keys(content.id, content.labels, 0) is not None
 
 
 def _check_scans(scans: Sequence[_Scan], options: UnpackOptions) -> None:
@@ -503,10 +513,9 @@ def _check_scans(scans: Sequence[_Scan], options: UnpackOptions) -> None:
             raise InputError(scan.records.recs[0], found, "name a .rec file")
     damaged = [scan for scan in scans if scan.damage.count]
     if damaged and not options.salvage:
-        places = [
-            (each.file, each.offset, each.sentence) for scan in damaged for each in scan.damage
-        ]
-        raise DamageError(tuple(places[:MAX_TOLD]), sum(scan.damage.count for scan in damaged))
+        damage = _joined(scan.damage for scan in damaged)
+        places = [(each.file, each.offset or 0, each.found) for each in damage.first[:MAX_TOLD]]
+        raise DamageError(tuple(places), damage.count)
 
 
 def _nothing(scans: Sequence[_Scan], options: UnpackOptions) -> InputError:
@@ -535,10 +544,11 @@ class _Image(NamedTuple):
     offset: int
 
 
-def _images(found: Record | Run) -> Iterator[_Image]:
-    """The images of some records, in order."""
+def _images(found: Record | Run, place: int | None) -> Iterator[_Image]:
+    """The images of some records, in order. place: that of the first record in its set, if the
+    places are to be the ids."""
     if isinstance(found, Run):
-        yield from _images_of_run(found)
+        yield from _images_of_run(found, place)
         return
     try:
         content = decode(found.payload)
@@ -548,7 +558,8 @@ def _images(found: Record | Run) -> Iterator[_Image]:
         is_odd = not found.payload.startswith(encode_header(content.id, content.labels))
         data = memoryview(content.image)
         kind = _kind(content.image)
-        yield _Image(content.id, content.labels, is_odd, kind, data, found.offset)
+        record_id = content.id if place is None else place
+        yield _Image(record_id, content.labels, is_odd, kind, data, found.offset)
 
 
 def _kind(image: bytes) -> int:
@@ -558,15 +569,18 @@ def _kind(image: bytes) -> int:
         return 0
 
 
-def _images_of_run(run: Run) -> Iterator[_Image]:
+def _images_of_run(run: Run, place: int | None) -> Iterator[_Image]:
     headers = decode_headers(run.words, run.starts, run.lengths)
     has_image = headers.whole & (headers.image_bytes > 0)
+    if not has_image.any():
+        return
+    own_ids = headers.ids if place is None else _places_of(run, place)
     starts = 4 * headers.images
     ends = starts + headers.image_bytes
     data = run.words.view("u1")
     kinds = identify_many(data, starts[has_image], ends[has_image]).kinds
     labels = [each for each, has in zip(headers.label_tuples(), has_image, strict=True) if has]
-    columns = (headers.ids, ~headers.as_encoded(), starts, ends, run.offsets)
+    columns = (own_ids, ~headers.as_encoded(), starts, ends, run.offsets)
     ids, odd, starts, ends, offsets = (column[has_image].tolist() for column in columns)
     view = data.data
     for number, record_id in enumerate(ids):
@@ -583,18 +597,20 @@ def _images_of_run(run: Run) -> Iterator[_Image]:
 @dataclass
 class _Listing:
     """The list of a set while it is written. repeated: ids that the set has several times; seen:
-    those of them that the list has."""
+    those of them that the list has; count: its rows; doubled: images whose id it has already."""
 
     rows: IO[bytes]
     repeated: set[int]
     seen: set[int] = field(default_factory=set)
     count: int = 0
+    doubled: int = 0
 
     def fault(self, image: _Image) -> str:
         """A sentence on why no list can hold this image, "" where it can."""
         if not all(map(math.isfinite, image.labels)):
             return f"label {next(each for each in image.labels if not math.isfinite(each))}"
         if image.id in self.seen:
+            self.doubled += 1
             return "the set has this id already"
         return ""
 
@@ -620,7 +636,7 @@ class _Unpacking:
     def __init__(
         self,
         output: Output,
-        by: str,
+        options: UnpackOptions,
         wanted: _Wanted,
         scans: Sequence[_Scan],
         classes: Classes,
@@ -628,34 +644,34 @@ class _Unpacking:
         self.tree = output.path("tree")
         self.images = 0
         self.names = _list_names([scan.records for scan in scans])
-        self._out, self._by, self._wanted = output.prefix, by, wanted
+        self._out, self._options, self._wanted = output.prefix, options, wanted
         self._scans, self._classes = scans, classes
-        taken = [name + ending for name in self.names for ending in _SET_FILES]
         largest = max([scan.largest for scan in scans] + [len(classes or ()) - 1])
-        self._folders = Folders(classes, largest, [NO_CLASS, *taken])
+        self._folders = Folders(classes, largest, [NO_CLASS, _PROPERTY], self.names)
         self._repeated, most = _repeated(scans)
         self._digits = len(str(max((max(scan.ids, default=0) for scan in scans), default=0)))
         self._again_digits = len(str(most))
         self._again: Counter[tuple[str, int]] = Counter()  # images by folder and id, of these ids
         self._made: set[str] = set()  # folders
         self._lists: list[tuple[str, int]] = []
-        self._bytes = self._odd = self._unknown = 0
-        self._unlisted = _PlaceList()
+        self._bytes = self._odd = self._unknown = self._doubled = 0
+        self._unlisted = _places()
         with writing(self._out):
             os.mkdir(self.tree)
 
     def unpack(self, scan: _Scan, name: str, reading: _Reading) -> None:
-        """Writes the images of a set, its list and class map. Raises InputError where it changes
-        meanwhile."""
+        """Writes the images of a set, its list and class map."""
         path = os.path.join(self.tree, name)
         with writing(self._out):
             with open(path + ".lst", "wb", buffering=COPY_SIZE) as rows:
                 listing = _Listing(rows, _repeated([scan])[0])
+                place = 0
                 for rec in scan.records.recs:
                     for found in reading.records(rec, _pass_over):
-                        self._write(found, rec, scan.has_identities, listing)
-                    if _state(rec) != scan.states[rec]:
-                        raise InputError(rec, "changed while it was read")
+                        images = _images(found, place if self._options.renumber else None)
+                        self._write(images, rec, scan.has_identities, listing)
+                        place += len(found) if isinstance(found, Run) else 1
+            self._doubled += listing.doubled
             if not listing.count:
                 os.unlink(path + ".lst")
                 return
@@ -665,10 +681,10 @@ class _Unpacking:
                     file.writelines(f"{each}\n".encode() for each in self._classes)
 
     def _write(
-        self, found: Record | Run, rec: str, has_identities: bool, listing: _Listing
+        self, images: Iterable[_Image], rec: str, has_identities: bool, listing: _Listing
     ) -> None:
         """Writes some images and their rows."""
-        for image in _images(found):
+        for image in images:
             number = class_of(image.labels, has_identities=has_identities)
             if not self._wanted(image.id, number):
                 continue
@@ -685,7 +701,7 @@ class _Unpacking:
 
     def _path(self, image: _Image, number: int | None) -> str:
         """Where an image belongs in OUT; makes its folder."""
-        if self._by == "id":
+        if self._options.by == "id":
             folder = f"{image.id // PER_FOLDER:0{max(self._digits - 3, 1)}}"
         else:
             folder = NO_CLASS if number is None else self._folders[number]
@@ -701,13 +717,6 @@ class _Unpacking:
 
     def report(self) -> UnpackReport:
         """What came of it."""
-        bare = [(scan, each) for scan in self._scans for each in scan.bare]
-        left_out, identities = _PlaceList(), 0
-        for scan, each in bare:
-            if scan.has_identities and (each.is_header or each.is_identity):
-                identities += 1
-            else:
-                left_out.add(each.place)
         named = ((name, self._folders.used.get(at)) for at, name in enumerate(self._classes or ()))
         return UnpackReport(
             out=self._out,
@@ -715,21 +724,25 @@ class _Unpacking:
             images=self.images,
             bytes=self._bytes,
             folders=len(self._made),
-            left_out=left_out.done(),
-            unlisted=self._unlisted.done(),
+            left_out=_joined(scan.all_left_out() for scan in self._scans),
+            unlisted=self._unlisted,
+            repeated=self._doubled,
             damage=_joined(scan.damage for scan in self._scans),
             missing=tuple(path for scan in self._scans for path in scan.records.missing),
             odd_headers=self._odd,
             unknown_kind=self._unknown,
-            identities=identities,
+            identities=sum(scan.maybe.count for scan in self._scans if scan.has_identities),
             renamed=tuple((name, folder) for name, folder in named if folder not in (None, name)),
         )
 
 
-def _joined(lists: Iterable[_PlaceList]) -> Places:
-    """Places of several lists as one."""
-    every = list(lists)
-    return Places(tuple(place for each in every for place in each), sum(e.count for e in every))
+def _joined(lists: Iterable[Places]) -> Places:
+    """Places of several sets as those of one."""
+    every = _places()
+    for each in lists:
+        every.first += each.first[: MAX_LISTED - len(every.first)]
+        every.count += each.count
+    return every
 
 
 def _repeated(scans: Sequence[_Scan]) -> tuple[set[int], int]:
@@ -741,7 +754,7 @@ def _repeated(scans: Sequence[_Scan]) -> tuple[set[int], int]:
     return set(values[counts > 1].tolist()), int(counts.max(initial=1))
 
 
-def _pass_over(_: RecordError, __: int | None) -> None:
+def _pass_over(_: Damage) -> None:
     """For damage that was told as the headers were read."""
 
 

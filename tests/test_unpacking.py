@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from processes import wait_for
 
-from im2rec import framing, image_record
+from im2rec import framing, image_record, unpacking
 from im2rec.errors import DamageError, InputError, OptionError, OutputError
 from im2rec.lst import read_list
 from im2rec.record_set import find_set
@@ -192,6 +192,18 @@ def test_numbers_name_folders_where_there_are_no_classes(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.parametrize("count", [3, 300])
+def test_a_label_beyond_all_classes_does_not_widen_the_names_of_folders(
+    count: int, tmp_path: Path
+) -> None:
+    items = [(number, [10.0], JPEG) for number in range(count)]
+    large = [(count, [float(10**10)], JPEG), (count + 1, [3.4e38], JPEG), (count + 2, [1.0], JPEG)]
+    unpack(tmp_path / "out", write_rec(tmp_path / "set.rec", *items, *large))
+    folders = sorted({name.split("/")[0] for name in images(tmp_path / "out")}, key=int)
+    largest = struct.unpack("<f", struct.pack("<f", 3.4e38))[0]
+    assert folders == ["01", "10", "10000000000", str(int(largest))]
+
+
 def test_folders_by_id_hold_a_thousand(tmp_path: Path) -> None:
     items = [(number, [0.0], b"?") for number in (0, 999, 1000, 12_999)]
     unpack(tmp_path / "out", write_rec(tmp_path / "set.rec", *items), by="id")
@@ -206,7 +218,8 @@ def test_folders_by_id_hold_a_thousand(tmp_path: Path) -> None:
 HOSTILE = [
     "../x", "/abs", "..", ".", ".hidden", "a\\b", "a\0b", "a\tb", "CON", "nul.txt", "Com1",
     "LPT².x", "conin$", "aux .jpg", "end.", "end ", " start", "C:x", "a/b", "x" * 201, "é" * 101,
-    "images", "set.lst", "SET.REC", "what?", "a\u202eb", "a\x85b", "a\u2028b", "a\u200db",
+    "images", "set.lst", "SET.REC", "set_000.rec", "Set_1000.IDX", "property", "set.failures.tsv",
+    "set.manifest.json", "what?", "a\u202eb", "a\x85b", "a\u2028b", "a\u200db",
 ]  # fmt: skip
 
 
@@ -252,6 +265,17 @@ def test_folders_are_plain_and_no_two_alike(classes: list[str], largest: int) ->
 
 def folded(name: str) -> str:
     return normalize("NFC", normalize("NFC", name).casefold())
+
+
+def test_what_packing_again_writes_finds_its_place(tmp_path: Path, im2rec: Run) -> None:
+    classes = ["set_000.rec", "set_001.idx", "Property", "set.idx", "other_000.rec", "set_00.rec"]
+    (tmp_path / "set.classes.txt").write_text("\n".join(classes) + "\n", encoding="utf-8")
+    rec = write_rec(tmp_path / "set.rec", *((at, [float(at)], JPEG) for at in range(6)))
+    report = unpack(tmp_path / "out", rec)
+    assert [name for name, _ in report.renamed] == classes[:4]
+    im2rec("pack", "--pass-through", "--shards", "2", "out/set", "out")
+    shards = [tmp_path / "out" / f"set_00{number}.rec" for number in range(2)]
+    assert b"".join(shard.read_bytes() for shard in shards) == rec.read_bytes()
 
 
 def test_names_that_one_system_takes_for_one_are_two_folders(tmp_path: Path) -> None:
@@ -300,6 +324,41 @@ def test_repeated_ids_are_told_and_keep_their_order(tmp_path: Path, im2rec: Run)
     assert "1/7_02.jpg: the set has this id already\n" in done.stderr
 
 
+@pytest.mark.parametrize("count", [11, 400])
+@pytest.mark.parametrize("shards", [1, 2])
+def test_renumbered_images_have_the_places_of_their_records_as_ids(
+    count: int, shards: int, tmp_path: Path, im2rec: Run
+) -> None:
+    items = [
+        (0, [1.0], b"" if number == 3 else bytes([number % 251] * 3)) for number in range(count)
+    ]
+    for number in range(shards):
+        part = items[number * count // shards : (number + 1) * count // shards]
+        write_rec(tmp_path / f"set{f'_00{number}' * (shards > 1)}.rec", *part)
+    done = im2rec("unpack", "set", "no", code=1)
+    assert f"{count - 2} images with an id that the set has already: --renumber" in done.stderr
+    done = im2rec("unpack", "--renumber", "set", "out")
+    assert "already" not in done.stderr
+    entries = list(read_list(str(tmp_path / "out" / "set.lst")))
+    assert [each.id for each in entries] == [0, 1, 2, *range(4, count)]
+    digits = len(str(count - 1))
+    for each in entries:
+        assert each.path == f"1/{each.id:0{digits}}.bin"
+        assert (tmp_path / "out" / each.path).read_bytes() == items[each.id][2]
+    im2rec("unpack", "--renumber", "--id", "2-5", "--by", "id", "set", "some")
+    assert images(tmp_path / "some") == [f"0/{number:0{digits}}.bin" for number in (2, 4, 5)]
+
+
+def test_each_renumbered_set_begins_at_0(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_rec(tmp_path / f"{name}.rec", (7, [1.0], JPEG), (7, [2.0], JPEG))
+    unpack(tmp_path / "out", tmp_path / "a", tmp_path / "b", renumber=True)
+    for name in ("a", "b"):
+        entries = list(read_list(str(tmp_path / "out" / f"{name}.lst")))
+        assert [each.id for each in entries] == [0, 1]
+    assert images(tmp_path / "out") == ["1/0.jpg", "1/0_2.jpg", "2/1.jpg", "2/1_2.jpg"]
+
+
 def test_labels_that_are_no_numbers_stand_in_no_list(tmp_path: Path) -> None:
     items = [(0, [math.nan], JPEG), (1, [1.0, math.inf], JPEG), (2, [2.0], JPEG)]
     many = [(number, [0.0], JPEG) for number in range(3, 100)]
@@ -307,7 +366,7 @@ def test_labels_that_are_no_numbers_stand_in_no_list(tmp_path: Path) -> None:
         report = unpack(tmp_path / name, write_rec(tmp_path / f"{name}.rec", *items, *more))
         assert report.images == 3 + len(more)
         assert report.lists[0][1] == 1 + len(more)
-        assert [each.id for each in report.unlisted.named] == [0, 1]
+        assert [each.id for each in report.unlisted.first] == [0, 1]
 
 
 def test_two_sets_with_the_same_ids_and_records(tmp_path: Path) -> None:
@@ -335,6 +394,49 @@ def test_records_without_an_image_are_named(tmp_path: Path, im2rec: Run) -> None
     assert "id 5: no image; left out\n" in done.stderr
     assert "no image record: 5 bytes" in done.stderr
     assert images(tmp_path / "out") == ["1/0.jpg"]
+
+
+@pytest.mark.parametrize("header", [False, True])
+def test_of_many_records_without_an_image_the_first_are_named(
+    header: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "MAX_LISTED", 5)
+    kinds: list[Item] = [(1, [3.0], b""), (2, [1.0, 2.0], b""), (3, [2.0, 1.0], b"")]
+    rows = [framing.frame(image_record.encode(*kinds[at % 3])) for at in range(200)]
+    rows[7] = framing.frame(b"short")
+    rows.append(framing.frame(image_record.encode(9, [1.0], JPEG)))
+    if header:
+        rows.append(framing.frame(image_record.encode(0, [4.0, 9.0], b"")))
+    (tmp_path / "set.rec").write_bytes(b"".join(rows))
+    in_runs = unpack(tmp_path / "runs", tmp_path / "set")
+    monkeypatch.setattr("im2rec.framing.RunScanner.run_at", lambda *_: None)
+    report = unpack(tmp_path / "singly", tmp_path / "set")
+    assert (in_runs.left_out, in_runs.identities) == (report.left_out, report.identities)
+    maybe = sum(at % 3 == 1 and at != 7 for at in range(200))
+    assert report.identities == (maybe + 1 if header else 0)
+    assert report.left_out.count == 200 - (maybe if header else 0)
+    offsets = [len(b"".join(rows[:at])) for at in range(200)]
+    named = [at for at in range(9) if not (header and at % 3 == 1 and at != 7)][:5]
+    assert [each.offset for each in report.left_out.first] == [offsets[at] for at in named]
+
+
+def test_a_million_records_without_an_image_take_little_memory(tmp_path: Path) -> None:
+    row = framing.frame(image_record.encode(5, [1.0], b""))
+    pair = framing.frame(image_record.encode(5, [1.0, 2.0], b""))
+    image = framing.frame(image_record.encode(5, [1.0], JPEG))
+    (tmp_path / "set.rec").write_bytes(image + row * 500_000 + pair * 500_000)
+    code = (
+        "import resource; from im2rec.unpacking import *; from im2rec.record_set import *;"
+        "import numpy; before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
+        "report = unpack_sets([find_set('set')], 'out', UnpackOptions(fsync=False));"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, report.left_out.count)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True
+    )
+    memory, count = map(int, done.stdout.split())
+    assert count == 1_000_000
+    assert memory < 100_000  # KiB; an object for each would take 250,000
 
 
 def test_insightface_s_identities_are_counted_and_left_out(tmp_path: Path, im2rec: Run) -> None:
@@ -423,7 +525,7 @@ def test_filters(options: dict[str, object], expected: list[int], digits: Path) 
 def test_filters_on_the_command_line(digits: Path, im2rec: Run) -> None:
     im2rec("unpack", "--label", "cat", "--id", "10-18", "--id", "2", "set", "out")
     assert images(digits.parent / "out") == [f"cat/{number:02}.jpg" for number in (2, 10, 14, 18)]
-    env = {"IM2REC_UNPACK_LABEL": "1 2", "IM2REC_UNPACK_ID": "4-6"}
+    env = {"IM2REC_UNPACK_LABEL": "1\n2\n", "IM2REC_UNPACK_ID": "4-5\n6"}
     im2rec("unpack", "set", "env", env=env)
     assert images(digits.parent / "env") == ["1/05.jpg", "2/04.jpg"]
     for wrong, said in (("9-7", "no id in it"), ("x", "is no id"), ("-3", "is no id")):
@@ -436,6 +538,14 @@ def test_filters_on_the_command_line(digits: Path, im2rec: Run) -> None:
     )
     assert not (digits.parent / "no").exists()
     assert not (digits.parent / ".no.im2rec").exists()
+
+
+def test_a_name_in_a_variable_may_have_spaces(tmp_path: Path, im2rec: Run) -> None:
+    (tmp_path / "my set.classes.txt").write_text("tabby cat\ntabby\ncat\n", encoding="utf-8")
+    write_rec(tmp_path / "my set.rec", *((at, [float(at)], JPEG) for at in range(3)))
+    im2rec("unpack", "my set", "out", env={"IM2REC_UNPACK_LABEL": "tabby cat"})
+    assert images(tmp_path / "out") == ["tabby cat/0.jpg"]
+    im2rec("verify", "my set", env={"IM2REC_VERIFY_LIST": "out/my set.lst"}, code=1)
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -549,6 +659,27 @@ def test_damage_stops_all_but_salvage(count: int, tmp_path: Path, im2rec: Run) -
     entries = list(read_list(str(tmp_path / "out" / "set.lst")))
     assert [each.id for each in entries] == [0, *range(2, count - 1)]
     assert packed_again(tmp_path / "out") == bytes(data[:size] + data[2 * size : -size])
+
+
+@pytest.mark.parametrize("count", [9, 400])
+def test_a_length_that_spans_over_neighbours_is_damage(
+    count: int, tmp_path: Path, im2rec: Run
+) -> None:
+    rec = write_rec(tmp_path / "set.rec", *((number, [0.0], JPEG) for number in range(count)))
+    size = rec.stat().st_size // count
+    data = bytearray(rec.read_bytes())
+    struct.pack_into("<I", data, 4 + 2 * size, 5 * size - 8)
+    rec.write_bytes(data)
+    done = im2rec("unpack", "set", "out", code=2)
+    assert (
+        f"set.rec: byte {2 * size}: the record's bytes hold the head of another at {3 * size}: "
+        f"its length is wrong; lost up to byte {3 * size}\n"
+    ) in done.stderr
+    assert names(tmp_path) == ["set.rec"]
+    im2rec("unpack", "--salvage", "set", "out", code=1)
+    entries = list(read_list(str(tmp_path / "out" / "set.lst")))
+    assert [each.id for each in entries] == [0, 1, *range(3, count)]
+    assert packed_again(tmp_path / "out") == bytes(data[: 2 * size] + data[3 * size :])
 
 
 def test_a_missing_shard_stops_all_but_salvage(tmp_path: Path, im2rec: Run) -> None:

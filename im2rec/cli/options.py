@@ -64,6 +64,16 @@ def tell_workers(asked: int | None, talk: Talk) -> None:
             talk.info(f"{started}: more than {WORKERS_PER_CPU} for each CPU would only be slower")
 
 
+class Name(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
+    """A name, in which there may be spaces: of an option that may be repeated, each line of its
+    variable is one."""
+
+    name = "name"
+
+    def split_envvar_value(self, rv: str) -> list[str]:
+        return [line for line in rv.split("\n") if line]
+
+
 class Size(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
     """A number of bytes: 500000, 64K, 1GiB, 2GB."""
 

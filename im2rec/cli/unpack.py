@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from im2rec.cli.options import common, fsync
+from im2rec.cli.options import Name, common, fsync
 from im2rec.errors import printable
 from im2rec.interrupts import signals_held
 from im2rec.terminal import (
@@ -23,7 +23,8 @@ from im2rec.terminal import (
 )
 
 if TYPE_CHECKING:
-    from im2rec.unpacking import Place, Places, UnpackReport
+    from im2rec.facts import Place, Places
+    from im2rec.unpacking import UnpackReport
 
 
 class _Ids(click.ParamType):  # type: ignore[type-arg]  # no generic before click 8.3
@@ -62,6 +63,7 @@ writes the images, then photos/set_train.rec with the same records.""",
 )
 @click.option(
     "--label",
+    type=Name(),
     multiple=True,
     metavar="N",
     help="Only images of this class: its name or, where no class has that, its number; repeat.",
@@ -72,6 +74,12 @@ writes the images, then photos/set_train.rec with the same records.""",
     multiple=True,
     metavar="N|A-B",
     help="Only images with these ids, A and B among them; repeat.",
+)
+@click.option(
+    "--renumber",
+    is_flag=True,
+    help="Give each image the place of its record in REC, from 0, as its id; for REC whose ids "
+    "repeat. --id means these, then.",
 )
 @click.option(
     "--salvage",
@@ -110,9 +118,12 @@ def _print_unpack_report(report: UnpackReport, talk: Talk) -> None:
         say_error(f"{printable(path)}: this shard is not there")
     _tell_errors(report.damage, "damaged places", talk)
     _tell_errors(report.unlisted, "images that stand in no list", talk)
+    if report.repeated:
+        images = count_text(report.repeated, "image")
+        talk.warn(f"{images} with an id that the set has already: --renumber lists them all")
     left_out = report.left_out
-    talk.some((f"{_place_text(each)}; left out" for each in left_out.named), "records left out")
-    if left_out.count > len(left_out.named):
+    talk.some((f"{_place_text(each)}; left out" for each in left_out.first), "records left out")
+    if left_out.count > len(left_out.first):
         talk.warn(f"left out: {count_text(left_out.count, 'record')} in all")
     for name, folder in report.renamed:
         talk.warn(f"class {printable(name)!r}: not safe as a folder's name; it is {folder}")
@@ -139,7 +150,7 @@ def _print_unpack_report(report: UnpackReport, talk: Talk) -> None:
 
 def _tell_errors(places: Places, what: str, talk: Talk) -> None:
     """Names places on stderr, quiet or not."""
-    shown = places.named if talk.verbose else places.named[:MAX_LINES]
+    shown = places.first if talk.verbose else places.first[:MAX_LINES]
     for each in shown:
         say_error(_place_text(each))
     if places.count > len(shown):
@@ -149,4 +160,4 @@ def _tell_errors(places: Places, what: str, talk: Talk) -> None:
 
 def _place_text(place: Place) -> str:
     about = "" if place.id is None else f"id {place.id}: "
-    return f"{printable(place.file)}: byte {place.offset}: {about}{printable(place.sentence)}"
+    return f"{printable(place.file)}: byte {place.offset}: {about}{printable(place.found)}"

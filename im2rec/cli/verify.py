@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from im2rec.cli.options import common, image_timeout, start_method, tell_workers, workers
+from im2rec.cli.options import Name, common, image_timeout, start_method, tell_workers, workers
 from im2rec.errors import OptionError, printable
 from im2rec.interrupts import signals_held
 from im2rec.terminal import (
@@ -49,6 +49,7 @@ Example:
 @click.option(
     "--list",
     "list_paths",
+    type=Name(),
     metavar="LST",
     multiple=True,
     help="The list that the records must be as: ids, labels, order.",
