@@ -139,8 +139,8 @@ class BusyError(Im2recError):
 
     def __str__(self) -> str:
         return (
-            f"{printable(self.prefix)}: another im2rec run is writing this prefix; "
-            "wait until it ends, or choose another PREFIX"
+            f"{printable(self.prefix)}: another im2rec run is writing it; "
+            "wait until it ends, or choose another name"
         )
 
 

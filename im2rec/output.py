@@ -45,7 +45,7 @@ class Output:
         if not self.stem:
             raise OutputError(self.prefix, "the prefix ends with no name", "give PREFIX a name")
         if not _is_utf8(self.stem):
-            raise OutputError(self.prefix, "the name is not UTF-8", "choose another PREFIX")
+            raise OutputError(self.prefix, "the name is not UTF-8", "choose another")
         with writing(self.work):
             if not os.path.isdir(self.folder or "."):
                 raise OutputError(self.prefix, f"there is no folder {self.folder!r}", "make it")

@@ -26,11 +26,11 @@ from im2rec.errors import (
     PayloadError,
 )
 from im2rec.facts import Place, Places
-from im2rec.framing import Damage, Record, Run
+from im2rec.framing import MAGIC_BYTES, Damage, Record, Run
 from im2rec.identities import HEADER_KEY, identity_keys, image_keys
 from im2rec.image_file import KINDS, identify, identify_many
 from im2rec.image_record import Headers, decode, decode_headers, encode_header
-from im2rec.lst import format_float32
+from im2rec.lst import MAX_ROW, format_float32
 from im2rec.output import COPY_SIZE, Output, writing
 from im2rec.record_set import (
     RecordSet,
@@ -173,6 +173,8 @@ def _check_out(out: str) -> str:
                 raise OutputError(out, "the folder is not empty", "name a new one")
         if os.path.ismount(out):  # it cannot be replaced
             raise OutputError(out, "it is a mount point", "name a folder in it")
+        if os.path.samefile(out, os.curdir):  # else whoever stands in it stands nowhere
+            raise OutputError(out, "it is the current folder", "name a new folder in it")
     return out
 
 
@@ -205,7 +207,7 @@ def _find_classes(records: RecordSet) -> Classes:
     """The names in the class map beside a set, else those in its manifest; None without."""
     path = find_classes(records.prefix)
     if path:
-        return tuple(read_classes(path))
+        return tuple(read_classes(path)) or None
     if not records.manifest:
         return None
     try:
@@ -508,7 +510,8 @@ def _check_scans(scans: Sequence[_Scan], options: UnpackOptions) -> None:
     """Raises DamageError for damage that is not to be passed over, InputError for what is no record
     file at all."""
     for scan in scans:
-        if scan.damage.count and not scan.count:
+        is_record_file = any(map(_begins_as_record, scan.records.recs))
+        if scan.damage.count and not scan.count and not is_record_file:
             found = "there is no record in it, so it is no record file"
             raise InputError(scan.records.recs[0], found, "name a .rec file")
     damaged = [scan for scan in scans if scan.damage.count]
@@ -516,6 +519,12 @@ def _check_scans(scans: Sequence[_Scan], options: UnpackOptions) -> None:
         damage = _joined(scan.damage for scan in damaged)
         places = [(each.file, each.offset or 0, each.found) for each in damage.first[:MAX_TOLD]]
         raise DamageError(tuple(places), damage.count)
+
+
+def _begins_as_record(path: str) -> bool:
+    """Whether a file begins with the magic, as of a record that is cut."""
+    with open(path, "rb") as file:
+        return file.read(len(MAGIC_BYTES)) == MAGIC_BYTES
 
 
 def _nothing(scans: Sequence[_Scan], options: UnpackOptions) -> InputError:
@@ -605,21 +614,22 @@ class _Listing:
     count: int = 0
     doubled: int = 0
 
-    def fault(self, image: _Image) -> str:
-        """A sentence on why no list can hold this image, "" where it can."""
+    def add(self, image: _Image, path: str) -> str:
+        """Takes an image, or says why no list can hold it; "" where it could."""
         if not all(map(math.isfinite, image.labels)):
             return f"label {next(each for each in image.labels if not math.isfinite(each))}"
         if image.id in self.seen:
             self.doubled += 1
             return "the set has this id already"
-        return ""
-
-    def add(self, image: _Image, path: str) -> None:
+        labels = "\t".join(map(label_text, image.labels))
+        row = f"{image.id}\t{labels}\t{path}\n".encode()
+        if len(row) > MAX_ROW:
+            return f"{len(image.labels)} labels, a row of {len(row)} bytes"
         if image.id in self.repeated:
             self.seen.add(image.id)
-        labels = "\t".join(map(label_text, image.labels))
-        self.rows.write(f"{image.id}\t{labels}\t{path}\n".encode())
+        self.rows.write(row)
         self.count += 1
+        return ""
 
 
 def label_text(label: float) -> str:
@@ -693,11 +703,10 @@ class _Unpacking:
             self.images += 1
             self._bytes += len(image.data)
             self._unknown += image.kind == 0
-            if fault := listing.fault(image):
+            if fault := listing.add(image, path):
                 self._unlisted.add(Place(rec, image.offset, image.id, f"{path}: {fault}"))
             else:
                 self._odd += image.is_odd
-                listing.add(image, path)
 
     def _path(self, image: _Image, number: int | None) -> str:
         """Where an image belongs in OUT; makes its folder."""

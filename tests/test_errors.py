@@ -77,8 +77,7 @@ ERRORS: dict[str, tuple[Im2recError, str]] = {
     ),
     "busy": (
         BusyError("out/set"),
-        "out/set: another im2rec run is writing this prefix; "
-        "wait until it ends, or choose another PREFIX",
+        "out/set: another im2rec run is writing it; wait until it ends, or choose another name",
     ),
     "worker": (WorkerError("a worker died", ()), "a worker died"),
     "worker with all": (

@@ -128,8 +128,8 @@ def test_a_second_run_on_the_same_prefix_fails_at_once(
 ) -> None:
     done = im2rec("pack", "set", CLEAN, code=2)
     assert done.stderr == (
-        "im2rec: error: set: another im2rec run is writing this prefix; "
-        "wait until it ends, or choose another PREFIX\n"
+        "im2rec: error: set: another im2rec run is writing it; "
+        "wait until it ends, or choose another name\n"
     )
     assert packing.poll() is None
 

@@ -366,9 +366,7 @@ def test_a_prefix_that_cannot_be_written_says_why(tmp_path: Path) -> None:
         f"{tmp_path}/.set.im2rec: cannot write: not a folder; remove it"
     )
     assert open_error(f"{tmp_path}/{'s' * 250}").endswith("cannot write: file name too long")
-    assert open_error(f"{tmp_path}/caf\udce9").endswith(
-        "the name is not UTF-8; choose another PREFIX"
-    )
+    assert open_error(f"{tmp_path}/caf\udce9").endswith("the name is not UTF-8; choose another")
     assert names(tmp_path) == [".set.im2rec", "file"]
 
 
@@ -414,8 +412,7 @@ def test_a_second_run_on_the_prefix_is_refused_and_harms_nothing(
         with pytest.raises(BusyError) as caught:
             Output(same, fsync=True).__enter__()
         assert str(caught.value) == (
-            f"{same}: another im2rec run is writing this prefix; "
-            "wait until it ends, or choose another PREFIX"
+            f"{same}: another im2rec run is writing it; wait until it ends, or choose another name"
         )
     assert names(tmp_path) == before
     with Output(f"{prefix}2", fsync=True):  # another prefix is free

@@ -766,3 +766,48 @@ def test_a_full_file_system_is_one_line_and_leaves_nothing(tmp_path: Path) -> No
     assert line.endswith(("o space left on device", "ile too large"))
     assert done.stdout == ""
     assert names(tmp_path / "small") == []
+
+
+@pytest.mark.parametrize("spelling", ["{}", "../here"])
+def test_the_current_folder_is_not_taken_away(
+    spelling: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rec = write_rec(tmp_path / "set.rec", (0, [1.0], JPEG))
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    out = spelling.format(here)
+    with pytest.raises(OutputError, match="it is the current folder; name a new folder in it"):
+        unpack(Path(out), rec)
+    assert names(tmp_path) == ["here", "set.rec"]
+
+
+def test_a_row_that_no_list_can_hold_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpacking, "MAX_ROW", 40)
+    wide = write_rec(tmp_path / "set.rec", (0, [1.0] * 30, JPEG), (1, [1.0, 2.0], JPEG))
+    report = unpack(tmp_path / "out", wide)
+    (place,) = report.unlisted.first
+    assert place.id == 0
+    assert place.found.endswith("/0.jpg: 30 labels, a row of 75 bytes")
+    assert (tmp_path / "out" / "set.lst").read_text("utf-8") == "1\t1\t2\timages/1.jpg\n"
+
+
+def test_one_record_that_is_cut_is_damage(tmp_path: Path) -> None:
+    rec = write_rec(tmp_path / "set.rec", (0, [1.0], JPEG))
+    rec.write_bytes(rec.read_bytes()[:-4])
+    with pytest.raises(DamageError, match=r"set\.rec: byte 0: "):
+        unpack(tmp_path / "out", rec)
+    with pytest.raises(InputError, match="there is no image in it"):
+        unpack(tmp_path / "out", rec, salvage=True)
+    rec.write_bytes(b"no record at all")
+    with pytest.raises(InputError, match="so it is no record file"):
+        unpack(tmp_path / "out", rec)
+
+
+def test_an_empty_class_map_is_none(tmp_path: Path) -> None:
+    first = write_rec(tmp_path / "a.rec", (0, [1.0], JPEG))
+    second = write_rec(tmp_path / "b.rec", (1, [1.0], JPEG))
+    (tmp_path / "a.classes.txt").touch()
+    assert unpack(tmp_path / "out", first, second).images == 2
