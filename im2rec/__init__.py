@@ -28,7 +28,7 @@ How the house is laid out; imports go down only:
              readers               what each reader asks of a set, as rules
              facts                 what these are about, gathered while a set is walked
              labelling             labels of others meet the images: the rows of a list
-             record_set            a set on disk: its names, finding it again, its manifest
+             record_set            a set on disk: its names, its manifest, its records
     floor 2  framing  image_record  index  lst  image_ops  pool      crafts; none imports another
              output                files whole or not at all
              depfile               the rules of a dependency file

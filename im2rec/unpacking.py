@@ -150,7 +150,7 @@ def unpack_sets(
         unpacking = _Unpacking(output, options, wanted, scans, classes)
         for scan, name in zip(scans, unpacking.names, strict=True):
             unpacking.unpack(scan, name, reading)
-            untouched.check()
+        untouched.check()
         if not unpacking.images:
             raise _nothing(scans, options)
         output.publish_folder(unpacking.tree)

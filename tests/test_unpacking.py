@@ -349,6 +349,16 @@ def test_renumbered_images_have_the_places_of_their_records_as_ids(
     assert images(tmp_path / "some") == [f"0/{number:0{digits}}.bin" for number in (2, 4, 5)]
 
 
+def test_of_many_images_in_no_list_the_first_are_named(tmp_path: Path, im2rec: Run) -> None:
+    write_rec(tmp_path / "set.rec", *[(0, [1.0], b"?")] * 1200)
+    done = im2rec("unpack", "set", "out", code=1)
+    said = "1179 more images that stand in no list; -v names the first 1000\n"
+    assert f"im2rec: error: {said}" in done.stderr
+    done = im2rec("unpack", "-v", "set", "more", code=1)
+    assert done.stderr.count(": the set has this id already\n") == unpacking.MAX_LISTED == 1000
+    assert "im2rec: error: 199 more images that stand in no list\n" in done.stderr
+
+
 def test_each_renumbered_set_begins_at_0(tmp_path: Path) -> None:
     for name in ("a", "b"):
         write_rec(tmp_path / f"{name}.rec", (7, [1.0], JPEG), (7, [2.0], JPEG))

@@ -155,7 +155,8 @@ def _tell_errors(places: Places, what: str, talk: Talk) -> None:
         say_error(_place_text(each))
     if places.count > len(shown):
         more = places.count - len(shown)
-        say_error(f"{more} more {what}" + ("" if talk.verbose else "; -v names them"))
+        named = "them" if places.count == len(places.first) else f"the first {len(places.first)}"
+        say_error(f"{more} more {what}" + ("" if talk.verbose else f"; -v names {named}"))
 
 
 def _place_text(place: Place) -> str:
