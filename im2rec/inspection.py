@@ -255,7 +255,7 @@ def inspect_set(
     summary.width, summary.height = _spread(sizes.widths), _spread(sizes.heights)
     summary.image_bytes = _spread(sizes.image_bytes)
     one_file = len(records.recs) + len(records.missing) == 1
-    summary.index_file = records.idxs[0] if one_file else records.joint
+    summary.index_file = next(iter(records.idxs), None) if one_file else records.joint
     if records.joint:
         summary.joint_index = _index_state(records.joint, summary.records)
     return summary

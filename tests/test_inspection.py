@@ -655,3 +655,10 @@ def test_a_record_that_spans_over_others_is_damage_and_they_are_counted(
     )
     assert (summary.damaged, summary.records, summary.ids) == (1, count - 1, (1, count - 1))
     assert len(lines) == (count - 1 if as_lines else 0)
+
+
+def test_a_set_whose_only_file_is_gone_has_no_index(tmp_path: Path) -> None:
+    shards = [{"rec": "set.rec", "idx": "set.idx"}]
+    (tmp_path / "set.manifest.json").write_text(json.dumps({"shards": shards}))
+    summary = inspect(tmp_path / "set")
+    assert (summary.files, summary.records, summary.index_file) == ([], 0, None)
