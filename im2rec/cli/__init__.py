@@ -57,10 +57,13 @@ def cli() -> None:
     """
 
 
-def _variable(command: click.Command, option: click.Option) -> str:
-    """The environment variable that has an option's default, by the first of its long names."""
+def _name_variable(command: click.Command, option: click.Option) -> None:
+    """Names the environment variable that has an option's default by the first of its long names,
+    where click would go by another that our code has for it."""
     long = next(name for name in option.opts if name.startswith("--"))
-    return f"IM2REC_{command.name}_{long.removeprefix('--')}".upper().replace("-", "_")
+    name = long.removeprefix("--").replace("-", "_")
+    if name != option.name:
+        option.envvar = f"IM2REC_{command.name}_{name}".upper().replace("-", "_")
 
 
 for each in (
@@ -73,8 +76,8 @@ for each in (
 ):
     cli.add_command(each)
     for option in each.params:
-        if isinstance(option, click.Option):  # click itself goes by the names that our code has
-            option.envvar = _variable(each, option)
+        if isinstance(option, click.Option):
+            _name_variable(each, option)
 
 
 def main() -> NoReturn:
