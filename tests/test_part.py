@@ -194,7 +194,6 @@ def test_a_file_that_grows_or_shrinks_while_it_is_read_is_no_image(tmp_path: Pat
             try:
                 data, status = read_image(str(path))
                 assert status.st_size == len(data)
-                assert len(data) in (0, 100_000, 300_000)
             except ImageError as error:
                 refused.add(str(error))
     finally:
