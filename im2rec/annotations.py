@@ -45,11 +45,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """An object in a picture. name: of its class; difficult: VOC's mark."""
+    """An object in a picture. name: of its class; corners: None where it has no box, but a mask
+    alone; difficult: VOC's mark."""
 
     place: str
     name: str
-    corners: Corners
+    corners: Corners | None
     difficult: bool = False
 
 
@@ -69,12 +70,14 @@ class Picture:
 @dataclass(frozen=True, slots=True)
 class Annotations:
     """Pictures in the order of their source. classes: names in number order, None where the source
-    has no order of its own; crowd: boxes around crowds, which were left out."""
+    has no order of its own; crowd: boxes around crowds, which were left out; doubled: categories
+    without an object that have the name of another."""
 
     path: str
     pictures: tuple[Picture, ...]
     classes: tuple[str, ...] | None
     crowd: int = 0
+    doubled: int = 0
 
 
 class Faults:
@@ -176,12 +179,12 @@ def read_coco(path: str) -> Annotations:
         _items(path, contents, key, faults) for key in ("images", "annotations", "categories")
     ]
     faults.check()
-    names = _categories(categories, faults)
+    names = _categories(categories, objects, faults)
     boxes: dict[object, list[Box]] = {}
     for place, image in images:
-        number = image.get("id")
-        if not _is_id(number):
-            faults.add(place, f"id {_shown(number)}, expected a number")
+        number = _id(image.get("id"))
+        if number is None:
+            faults.add(place, f"id {_shown(image.get('id'))}, expected a number")
         elif number in boxes:
             faults.add(place, f"the id {number} is an earlier image's, too")
         else:
@@ -189,19 +192,22 @@ def read_coco(path: str) -> Annotations:
     crowd = 0
     with_crowds = set()
     for place, item in objects:
-        if item.get("iscrowd") in (1, True):
+        is_crowd = item.get("iscrowd")
+        if is_crowd is not None and not _is_truth(is_crowd):
+            faults.add(_object_place(place, item), f"iscrowd {_shown(is_crowd)}, expected 0 or 1")
+        elif is_crowd:
             crowd += 1
-            if _is_id(item.get("image_id")):
-                with_crowds.add(item["image_id"])
+            with_crowds.add(_id(item.get("image_id")))
         else:
             _add_box(place, item, names, boxes, faults)
     pictures = []
     for place, image in images:
-        number = image.get("id") if _is_id(image.get("id")) else None
+        number = _id(image.get("id"))
         own, has_crowds = boxes.get(number, []), number in with_crowds
         pictures.append(_picture(place, image, own, has_crowds, faults))
     faults.check()
-    return Annotations(path, tuple(pictures), tuple(names.values()), crowd)
+    classes = tuple(dict.fromkeys(names.values()))
+    return Annotations(path, tuple(pictures), classes, crowd, len(names) - len(classes))
 
 
 # Masks and keypoints are most of such a file: they are dropped as they are read.
@@ -246,24 +252,43 @@ def _items(
     return found
 
 
-def _categories(items: list[tuple[str, dict[str, Any]]], faults: Faults) -> dict[object, str]:
-    """The class names by category id, in the order of the ids."""
+def _categories(
+    items: list[tuple[str, dict[str, Any]]],
+    objects: list[tuple[str, dict[str, Any]]],
+    faults: Faults,
+) -> dict[object, str]:
+    """The class names by category id, in the order of the ids. Some exporters have a name twice,
+    as a class and as the parent of it; that is well where at most one of the two has objects."""
+    used = {_id(item.get("category_id")) for _, item in objects}
     names: dict[Any, str] = {}
-    taken: set[str] = set()
+    faulty: dict[Any, str] = {}  # known all the same, so that their objects are not at fault, too
+    taken: set[str] = set()  # by categories with objects
     for place, item in items:
-        number, name = item.get("id"), item.get("name")
+        number, name = _id(item.get("id")), item.get("name")
         if type(number) is not int:
-            faults.add(place, f"id {_shown(number)}, expected a whole number")
+            faults.add(place, f"id {_shown(item.get('id'))}, expected a whole number")
+            faulty[number] = ""
         elif number in names:
             faults.add(place, f"the id {number} is an earlier category's, too")
         elif not is_class_name(name):
             faults.add(place, f"name {_shown(name)}, expected a text of one line")
-        elif name in taken:
-            faults.add(place, f"the name {_shown(name)} is an earlier category's, too")
+            faulty[number] = ""
         else:
             names[number] = name
-            taken.add(name)
-    return dict(sorted(names.items()))
+            if number in used and name in taken:
+                faults.add(place, f"the name {_shown(name)} is an earlier category's, too")
+            elif number in used:
+                taken.add(name)
+    return dict(sorted(names.items())) | faulty
+
+
+def _is_truth(value: object) -> bool:
+    return type(value) in (int, float, bool) and value in (0, 1)
+
+
+def _object_place(place: str, item: dict[str, Any]) -> str:
+    number = _id(item.get("id"))
+    return place if number is None else f"{place} (id {number})"
 
 
 def _add_box(
@@ -273,18 +298,21 @@ def _add_box(
     boxes: dict[object, list[Box]],
     faults: Faults,
 ) -> None:
-    number, image, category = item.get("id"), item.get("image_id"), item.get("category_id")
-    if _is_id(number):
-        place = f"{place} (id {number})"
+    image, category = _id(item.get("image_id")), _id(item.get("category_id"))
     numbers = item.get("bbox")
-    if not _is_id(image) or image not in boxes:
-        faults.add(place, f"image_id {_shown(image)} is no image's id")
-    elif not _is_id(category) or category not in names:
-        faults.add(place, f"category_id {_shown(category)} is no category's id")
+    place = _object_place(place, item)
+    if image not in boxes:
+        faults.add(place, f"image_id {_shown(item.get('image_id'))} is no image's id")
+    elif category not in names:
+        faults.add(place, f"category_id {_shown(item.get('category_id'))} is no category's id")
+    elif numbers is None or numbers == []:  # an object may have a mask alone
+        boxes[image].append(Box(place, names[category], None))
     elif (
         not isinstance(numbers, list) or len(numbers) != 4 or not all(map(_is_coordinate, numbers))
     ):
-        faults.add(place, f"bbox {_shown(numbers)}, expected x, y, width, height")
+        those = numbers if isinstance(numbers, list) else [numbers]
+        more = " as numbers, not as text" if any(isinstance(each, str) for each in those) else ""
+        faults.add(place, f"bbox {_shown(numbers)}, expected x, y, width, height{more}")
     else:
         left, top, width, height = map(float, numbers)
         corners = left, top, left + width, top + height
@@ -300,16 +328,22 @@ def _picture(
         name = ""
     told = None
     if size != (None, None):
-        if all(type(edge) is int and 0 < edge < _PIXELS for edge in size):
-            told = size
-        else:
+        width, height = map(_id, size)
+        if not (type(width) is int and type(height) is int) or not (
+            0 <= width < _PIXELS and 0 <= height < _PIXELS
+        ):
             shown = f"width {_shown(size[0])}, height {_shown(size[1])}"
-            faults.add(place, f"{shown}, expected whole numbers from 1")
-    return Picture(place, (name,), told, tuple(boxes), crowds)  # type: ignore[arg-type]
+            faults.add(place, f"{shown}, expected whole numbers")
+        elif width and height:  # 0: some tools write it where they do not know it
+            told = width, height
+    return Picture(place, (name,), told, tuple(boxes), crowds)
 
 
-def _is_id(value: object) -> bool:
-    return type(value) is int or isinstance(value, str)
+def _id(value: object) -> int | str | None:
+    """A text or a whole number, which some exporters write as 7.0; None for all else."""
+    if type(value) is float and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    return value if type(value) is int or isinstance(value, str) else None
 
 
 def _is_coordinate(value: object) -> bool:
@@ -331,24 +365,22 @@ def _shown(value: object) -> str:
 # --- Pascal VOC -------------------------------------------------------------------------------
 
 
-def read_voc(folder: str, image_set: str | None = None) -> Annotations:
-    """The pictures of a folder with Annotations/*.xml, by the names of these files.
+def read_voc(folder: str, image_set: str | None = None, needs_classes: bool = True) -> Annotations:
+    """The pictures of a folder with Annotations/**/*.xml, by the names of these files.
 
     An image is called like its XML file, as VOC's readers have it; or else what its `filename`
     says; ROOT is the folder of the images, or that which has them in JPEGImages. image_set: those
-    alone that ImageSets/Main/NAME.txt names, in its order. Raises InputError, and AnnotationError
-    with the lines at fault.
+    alone that ImageSets/Main/NAME.txt names, in its order; the classes are those of all files all
+    the same, so that each set has the same numbers. needs_classes: False where others number them.
+    Raises InputError, and AnnotationError with the lines at fault.
     """
     inside = os.path.join(folder, "Annotations")
     if not os.path.isdir(inside):
         raise InputError(folder, "no VOC folder: there is no folder Annotations in it")
     faults = Faults(folder)
+    files = _xml_files(inside) if image_set is None or needs_classes else []
     if image_set is None:
-        try:
-            files = sorted(name for name in os.listdir(inside) if name.lower().endswith(".xml"))
-        except OSError as error:
-            raise InputError(inside, f"cannot be read: {error.strerror}") from error
-        stems = [(inside, name[:-4], name) for name in files if not name.startswith(".")]
+        stems = [(inside, name[:-4], name) for name in files]
     else:
         stems = _image_set(os.path.join(folder, "ImageSets", "Main", f"{image_set}.txt"), faults)
     if not stems:
@@ -363,8 +395,49 @@ def read_voc(folder: str, image_set: str | None = None) -> Annotations:
         picture = _voc_picture(path, stem, faults)
         if picture:
             pictures.append(picture)
+    classes = None
+    if image_set is not None and needs_classes:
+        names = {box.name for picture in pictures for box in picture.boxes}
+        listed = {name for _, _, name in stems}
+        for name in files:
+            if name not in listed:
+                names |= _voc_names(os.path.join(inside, name), faults)
+        classes = tuple(sorted(names))
     faults.check()
-    return Annotations(folder, tuple(pictures), None)
+    return Annotations(folder, tuple(pictures), classes)
+
+
+def _xml_files(folder: str) -> list[str]:
+    """The .xml files in a folder and those in it, by their paths from it. Each real folder is
+    entered once, so that links make no loop."""
+
+    def fail(error: OSError) -> None:
+        raise InputError(error.filename or folder, f"cannot be read: {error.strerror}") from error
+
+    found = []
+    entered = set()
+    for where, folders, names in os.walk(folder, onerror=fail, followlinks=True):
+        real = os.path.realpath(where)
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        if real in entered:
+            folders.clear()
+            continue
+        entered.add(real)
+        inside = os.path.relpath(where, folder).replace(os.sep, "/")
+        start = "" if inside == "." else f"{inside}/"
+        found += [
+            start + each
+            for each in names
+            if each.lower().endswith(".xml") and not each.startswith(".")
+        ]
+    return sorted(found)
+
+
+def _voc_names(path: str, faults: Faults) -> set[str]:
+    """The classes in an XML file of an image that is not listed."""
+    root = _xml(path, faults)
+    names = {_child(each, "name") for each in root.findall("object")} if root is not None else set()
+    return {name for name in names if is_class_name(name)}
 
 
 def _image_set(path: str, faults: Faults) -> list[tuple[str, str, str]]:
@@ -420,7 +493,8 @@ def _voc_size(path: str, root: ET.Element, faults: Faults) -> tuple[int, int] | 
     sides = [_child(size, side) for side in ("width", "height")] if size is not None else []
     if size is None or not any(sides):
         return None
-    edges = [int(side) if side.isdecimal() and len(side) < 10 else -1 for side in sides]
+    numbers = [_number(side) for side in sides]
+    edges = [int(each) if each is not None and each.is_integer() else -1 for each in numbers]
     if min(edges) < 0:
         shown = f"width {_shown(sides[0] or None)}, height {_shown(sides[1] or None)}"
         faults.add(f"{path}:{size.get(_LINE)}", f"{shown}, expected whole numbers")

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from im2rec import detection
-from im2rec.annotations import Annotations, Box, Faults, Picture, Row, is_class_name, read_table
+from im2rec.annotations import (
+    Annotations,
+    Box,
+    Corners,
+    Faults,
+    Picture,
+    Row,
+    is_class_name,
+    read_table,
+)
 from im2rec.errors import ImageError, InputError
 from im2rec.image_file import ImageFacts, identify
 from im2rec.lst import format_float32, format_label, parse_label
@@ -52,9 +61,10 @@ class Labelled:
     the longest row.
 
     Of boxes: objects: how many are listed; difficult, crowd: how many were found; clipped: how many
-    reached a little beyond their picture; bad: how many were left out; negatives: images without an
-    object; padded: whether those have a row; emptied: images left out since all their objects were;
-    turned: images with boxes that have an EXIF turn.
+    reached a little beyond their picture; bad: how many were left out; without_box: objects left
+    out since they have none; doubled: categories of COCO whose name is another's; negatives: images
+    without an object; padded: whether those have a row; emptied: images left out since all their
+    objects were; turned: images with boxes that have an EXIF turn.
     """
 
     source: str
@@ -69,6 +79,8 @@ class Labelled:
     crowd: int = 0
     clipped: int = 0
     bad: int = 0
+    without_box: int = 0
+    doubled: int = 0
     negatives: int = 0
     padded: bool = False
     emptied: int = 0
@@ -294,6 +306,7 @@ def label_boxes(
     faults = Faults(source.path)
     files = Files(root, paths, faults)
     result = Labelled(source.path, crowd=source.crowd, padded=rules.negatives == "pad")
+    result.doubled = source.doubled
     result.classes = _class_names(source, classes)
     boxes = _Boxes(result, rules, faults, classes)
     for picture in source.pictures:
@@ -398,6 +411,13 @@ class _Boxes:
         if number is None:
             self._faults.add(box.place, f"the class {box.name[:80]!r} is not in {self._classes}")
             return None
+        if box.corners is None:
+            if self._rules.bad_boxes == "drop":
+                self._result.without_box += 1
+            else:
+                missing = "bbox missing, expected x, y, width, height; see --bad-boxes"
+                self._faults.add(box.place, missing)
+            return None
         edges = [*size, *size]
         clipped = [min(max(at, 0.0), edge) for at, edge in zip(box.corners, edges, strict=True)]
         beyond = max(abs(at - there) for at, there in zip(box.corners, clipped, strict=True))
@@ -405,19 +425,20 @@ class _Boxes:
             [at / edge for at, edge in zip(clipped, edges, strict=True)]
         )
         if beyond > MAX_OUTSIDE or x1 >= x2 or y1 >= y2:
-            self._refuse(box, size, "no area" if beyond <= MAX_OUTSIDE else "beyond the picture")
+            found = "no area" if beyond <= MAX_OUTSIDE else "beyond the picture"
+            self._refuse(box.place, box.corners, size, found)
             return None
         self._result.clipped += beyond > ROUNDING
         more = (float(box.difficult),) if self._has_column else ()
         return (float(number), x1, y1, x2, y2, *more)
 
-    def _refuse(self, box: Box, size: tuple[int, int], found: str) -> None:
+    def _refuse(self, place: str, at: Corners, size: tuple[int, int], found: str) -> None:
         if self._rules.bad_boxes == "drop":
             self._result.bad += 1
             return
-        corners = " ".join(f"{at:g}" for at in box.corners)
+        corners = " ".join(f"{each:g}" for each in at)
         self._faults.add(
-            box.place,
+            place,
             f"the box {corners} (left top right bottom) of {size[0]}x{size[1]} pixels: {found}; "
             "see --bad-boxes",
         )

@@ -170,7 +170,7 @@ def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -
     else:
         where = str(options.detection)
         source = (
-            annotations.read_voc(where, options.image_set)
+            annotations.read_voc(where, options.image_set, needs_classes=classes is None)
             if os.path.isdir(where)
             else annotations.read_coco(where)
         )

@@ -180,9 +180,12 @@ def with_change(where: str, at: int, **changes: object) -> dict[str, Any]:
         ("images", 0, {"id": [5]}, "images[0]: id [5], expected a number"),
         ("images", 0, {"file_name": None}, "images[0]: file_name missing, expected a path"),
         ("images", 0, {"file_name": 7}, "images[0]: file_name 7, expected a path"),
-        ("images", 0, {"width": 0}, "images[0]: width 0, height 40, expected whole numbers from 1"),
+        ("images", 0, {"width": 60.5}, "images[0]: width 60.5, height 40, expected whole numbers"),
+        ("images", 0, {"width": -1}, "images[0]: width -1, height 40, expected whole numbers"),
         ("images", 0, {"height": None}, "images[0]: width 60, height missing, expected whole "
-         "numbers from 1"),
+         "numbers"),
+        ("images", 0, {"id": 5.5}, "images[0]: id 5.5, expected a number"),
+        ("images", 0, {"id": True}, "images[0]: id True, expected a number"),
         ("categories", 0, {"id": "90"}, "categories[0]: id '90', expected a whole number"),
         ("categories", 1, {"id": 90}, "categories[1]: the id 90 is an earlier category's, too"),
         ("categories", 1, {"name": "zebra"}, "categories[1]: the name 'zebra' is an earlier "
@@ -196,7 +199,11 @@ def with_change(where: str, at: int, **changes: object) -> dict[str, Any]:
         ("annotations", 1, {"bbox": [1, 2, 3]}, "annotations[1] (id 2): bbox [1, 2, 3], expected "
          "x, y, width, height"),
         ("annotations", 1, {"bbox": [1, 2, 3, "4"]}, "annotations[1] (id 2): bbox [1, 2, 3, '4'], "
-         "expected x, y, width, height"),
+         "expected x, y, width, height as numbers, not as text"),
+        ("annotations", 1, {"bbox": "[1, 2, 3, 4]"}, "annotations[1] (id 2): bbox '[1, 2, 3, 4]', "
+         "expected x, y, width, height as numbers, not as text"),
+        *[("annotations", 3, {"iscrowd": each}, f"annotations[3] (id 4): iscrowd {each!r}, "
+           "expected 0 or 1") for each in ("1", "0", [1], [], {}, 2, 0.5, float("nan"), "")],
         ("annotations", 1, {"bbox": [1, 2, 3, float("nan")]}, "annotations[1] (id 2): bbox "
          "[1, 2, 3, nan], expected x, y, width, height"),
         ("annotations", 1, {"bbox": [1, 2, 3, 10**400]}, "annotations[1] (id 2): bbox [1, 2, 3, "
@@ -213,6 +220,63 @@ def test_a_coco_item_at_fault_is_told_with_its_place(
     with pytest.raises(AnnotationError) as caught:
         read_coco(path)
     assert str(caught.value).split("\n")[0] == f"{path}: {error}"
+
+
+@pytest.mark.parametrize("value", [1, 1.0, True])
+@pytest.mark.parametrize("other", [0, 0.0, False, None])
+def test_a_crowd_is_told_by_a_number_or_a_truth(
+    tmp_path: Path, value: object, other: object
+) -> None:
+    contents = with_change("annotations", 3, iscrowd=value)
+    contents["annotations"][0]["iscrowd"] = other
+    found = read_coco(coco(tmp_path, contents))
+    assert found.crowd == 1
+    assert [len(each.boxes) for each in found.pictures] == [1, 2]
+
+
+def test_whole_numbers_may_be_written_as_floats_and_a_size_of_0_is_not_told(tmp_path: Path) -> None:
+    contents = json.loads(json.dumps(COCO))
+    for item in (*contents["images"], *contents["categories"], *contents["annotations"]):
+        for key in ("id", "image_id", "category_id", "width", "height"):
+            if key in item:
+                item[key] = float(item[key])
+    assert read_coco(coco(tmp_path, contents)) == read_coco(coco(tmp_path, COCO))
+    for change in ({"width": 0}, {"height": 0.0}, {"width": 0, "height": 0}):
+        assert (
+            read_coco(coco(tmp_path, with_change("images", 0, **change))).pictures[0].size is None
+        )
+
+
+@pytest.mark.parametrize("used", [(), (0,), (3,)])
+def test_a_category_s_name_may_be_doubled_where_one_has_no_object(
+    tmp_path: Path, used: tuple[int, ...]
+) -> None:
+    """The class has the same number whichever of the two has objects."""
+    names = {0: "fruit", 1: "apple", 3: "fruit", 4: "pear"}
+    contents = {
+        **COCO,
+        "categories": [{"id": number, "name": name} for number, name in names.items()],
+        "annotations": [
+            {"id": at, "image_id": 2, "category_id": at, "bbox": [0, 0, 1, 1]} for at in (1, *used)
+        ],
+    }
+    found = read_coco(coco(tmp_path, contents))
+    assert found.classes == ("fruit", "apple", "pear")
+    assert found.doubled == 1
+    assert [box.name for box in found.pictures[1].boxes] == ["apple", *["fruit"] * len(used)]
+
+
+def test_what_is_wrong_with_a_category_is_told_once(tmp_path: Path) -> None:
+    for change in ({"name": "zebra"}, {"name": ""}, {"id": "x"}, {"id": 90}):
+        contents = with_change("categories", 1, **change)
+        for item in contents["annotations"]:
+            if change.get("id") and item["category_id"] == 1:
+                item["category_id"] = change["id"]
+        path = coco(tmp_path, contents)
+        with pytest.raises(AnnotationError) as caught:
+            read_coco(path)
+        assert str(caught.value).startswith(f"{path}: categories[1]: ")
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -313,6 +377,43 @@ def test_a_size_of_0_is_not_told_and_unspecified_is_not_difficult(tmp_path: Path
     (picture,) = read_voc(folder).pictures
     assert picture.size is None
     assert not picture.boxes[0].difficult
+
+
+def test_a_size_may_be_written_as_a_float(tmp_path: Path) -> None:
+    size = "<width>131.0</width><height>2e1</height>"
+    (picture,) = read_voc(voc(tmp_path, a=annotation(size=size))).pictures
+    assert picture.size == (131, 20)
+
+
+def test_xml_files_are_found_in_folders_of_annotations(tmp_path: Path) -> None:
+    folder = voc(tmp_path, b=annotation())
+    for name in ("a/deep/x.xml", "a/y.XML", ".git/z.xml", "a/.z.xml"):
+        path = Path(folder, "Annotations", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("<annotation/>", encoding="utf-8")
+    Path(folder, "Annotations", "a", "loop").symlink_to("..", target_is_directory=True)
+    found = [picture.names[:2] for picture in read_voc(folder).pictures]
+    assert found == [
+        ("a/deep/x", "JPEGImages/a/deep/x"), ("a/y", "JPEGImages/a/y"), ("b", "JPEGImages/b")
+    ]  # fmt: skip
+
+
+def test_each_image_set_has_the_classes_of_all_annotations(tmp_path: Path) -> None:
+    box = OBJECT.format(1, 1, 5, 5, difficult=0)
+    folder = voc(tmp_path, a=annotation(box), b=annotation(box.replace("dog", "cat")))
+    (Path(folder, "Annotations") / "c").mkdir()
+    Path(folder, "Annotations", "c", "c.xml").write_text(
+        annotation(box.replace("dog", "ape"), "<object/>"), encoding="utf-8"
+    )
+    sets = Path(folder, "ImageSets", "Main")
+    sets.mkdir(parents=True)
+    for name, inside in (("train", "a"), ("val", "b")):
+        (sets / f"{name}.txt").write_text(inside, encoding="utf-8")
+        assert read_voc(folder, name).classes == ("ape", "cat", "dog")
+    voc(tmp_path, d="<oops")
+    with pytest.raises(AnnotationError, match=r"d\.xml:1: no XML"):
+        read_voc(folder, "train")
+    assert read_voc(folder, "train", needs_classes=False).classes is None
 
 
 def test_an_image_set_picks_and_orders(tmp_path: Path) -> None:

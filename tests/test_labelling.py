@@ -315,6 +315,54 @@ def test_a_bad_box_is_refused_or_left_out(tmp_path: Path, box: list[float], erro
     assert (labelled(report).bad, labelled(report).objects) == (1, 1)
 
 
+def test_an_object_without_a_box_is_refused_or_left_out(tmp_path: Path, im2rec: Run) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    both = [{"id": at, "file_name": f"{name}.jpg"} for at, name in enumerate("ab")]
+    whole = {"image_id": 0, "category_id": 7, "bbox": [0, 0, 40, 20]}
+    for missing in ({"bbox": None}, {"bbox": []}, {}):
+        mask = {"image_id": 1, "category_id": 7, **missing}
+        path = coco(root, images=both, annotations=[whole, mask])
+        assert refused(root, detection=path) == (
+            "c.json: annotations[1]: bbox missing, expected x, y, width, height; see --bad-boxes"
+        )
+        report = listed(root, detection=path, bad_boxes="drop", negatives="pad")
+        assert rows(root) == ["0 2 5 0 0 0 1 1 a.jpg"]
+        assert (labelled(report).without_box, labelled(report).emptied) == (1, 1)
+        (tmp_path / "set.lst").unlink()
+    done = im2rec("make-list", "--bad-boxes", "drop", "--detection", "c.json", "set", "root")
+    assert "left out: 1 object without a box" in done.stderr
+
+
+def test_a_doubled_category_is_told(tmp_path: Path, im2rec: Run) -> None:
+    root = images(tmp_path, "a.jpg")
+    coco(root, [0, 0, 40, 20], categories=[{"id": 0, "name": "cat"}, {"id": 7, "name": "cat"}])
+    done = im2rec("make-list", "--detection", "c.json", "set", "root")
+    assert rows(root) == ["0 2 5 0 0 0 1 1 a.jpg"]
+    assert "warning: c.json: left out: 1 category without an object" in done.stderr
+
+
+def test_image_sets_of_one_folder_have_the_same_numbers(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    folder = tmp_path / "VOC"
+    one = XML.split("<object>")
+    for name, number in (("a", 1), ("b", 2)):
+        path = folder / "Annotations" / f"{name}.xml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        end = "" if number == 2 else "</annotation>"
+        path.write_text(f"{one[0]}<object>{one[number]}{end}", encoding="utf-8")
+        path = folder / "ImageSets" / "Main" / f"of_{name}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    for name, number in (("a", 1), ("b", 0)):  # dog, cat
+        report = listed(root, detection=str(folder), image_set=f"of_{name}")
+        assert rows(root)[0].startswith(f"0 2 5 {number} ")
+        assert report.classes == ["cat", "dog"]
+    classes = tmp_path / "map.txt"
+    classes.write_text("dog\n", encoding="utf-8")
+    report = listed(root, detection=str(folder), image_set="of_a", classes=str(classes))
+    assert report.classes == ["dog"]
+
+
 def test_images_without_an_object_are_dropped_padded_or_refused(tmp_path: Path) -> None:
     root = images(tmp_path, "a.jpg", "b.jpg")
     both = [{"id": at, "file_name": f"{name}.jpg"} for at, name in enumerate("ba")]

@@ -117,7 +117,7 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     type=click.Choice(["fail", "drop"]),
     default="fail",
     show_default=True,
-    help="Boxes without area, or over a pixel beyond the picture.",
+    help="Boxes without area, or over a pixel beyond the picture, and objects without a box.",
 )
 @click.option(
     "--difficult",
@@ -245,3 +245,11 @@ def _print_labelled(found: Labelled, talk: Talk) -> None:
     if found.bad:
         boxes = count_text(found.bad, "box")
         talk.warn(f"left out: {boxes} without area or beyond the picture")
+    if found.without_box:
+        talk.warn(f"left out: {count_text(found.without_box, 'object')} without a box")
+    if found.doubled:
+        categories = count_text(found.doubled, "category")
+        talk.warn(
+            f"{source}: left out: {categories} without an object and with the name of another; "
+            "the class stands once, where the lower id is"
+        )
