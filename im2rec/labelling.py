@@ -40,15 +40,16 @@ _HEAD = 1 << 16  # bytes of a JPEG that nearly always hold all before its scan
 
 @dataclass(frozen=True, slots=True)
 class BoxRules:
-    """What becomes of boxes. negatives: images without an object are left out ("drop"), get the
-    label array that says so ("pad"), or are an error ("fail"); those whose objects were all left
-    out are never padded. bad_boxes: those without area or
+    """What becomes of images and boxes. missing: as in `Files`. negatives: images without an object
+    are left out ("drop"), get the label array that says so ("pad"), or are an error ("fail"); those
+    whose objects were all left out are never padded. bad_boxes: those without a box, without area or
     beyond the picture, "fail" or "drop". difficult: VOC's difficult objects are listed as others
     are ("keep"), left out ("drop"), or each object has a sixth number that tells ("column")."""
 
     negatives: str = "drop"
     bad_boxes: str = "fail"
     difficult: str = "keep"
+    missing: str = "fail"
 
 
 @dataclass
@@ -57,8 +58,8 @@ class Labelled:
 
     source: the file or folder; classes: names in number order, None where labels are numbers;
     class_counts: images of each, or objects; header: a table's first row, where it was taken for
-    its header; without_row: images of ROOT that the source does not name; label_width: labels of
-    the longest row.
+    its header; without_row: images of ROOT that the source does not name; missing: what it names
+    and was left out, since it is not in ROOT; label_width: labels of the longest row.
 
     Of boxes: objects: how many are listed; difficult, crowd: how many were found; clipped: how many
     reached a little beyond their picture; bad: how many were left out; without_box: objects left
@@ -73,6 +74,7 @@ class Labelled:
     class_counts: Counter[int] = field(default_factory=Counter)
     header: str | None = None
     without_row: int = 0
+    missing: list[str] = field(default_factory=list)
     label_width: int = 0
     objects: int = 0
     difficult: int = 0
@@ -96,11 +98,15 @@ class Labelled:
 class Files:
     """The images of ROOT, found by the names that others have for them.
 
-    paths: of all, below ROOT. faults: where what is wrong is noted.
+    paths: of all, below ROOT. faults: where what is wrong is noted. missing: whether names without
+    an image are faults ("fail") or left out ("drop").
     """
 
-    def __init__(self, root: str, paths: Iterable[str], faults: Faults) -> None:
+    def __init__(self, root: str, paths: Iterable[str], faults: Faults, missing: str) -> None:
         self.root = root
+        self.left_out: list[str] = []
+        self._drops = missing == "drop"
+        self._absent: list[Sequence[str]] = []
         self._paths = frozenset(paths)
         self._endings = {os.path.splitext(path)[1].lower() for path in self._paths} - {""}
         self._faults = faults
@@ -122,9 +128,9 @@ class Files:
         return ending in IMAGE_ENDINGS or ending in self._endings
 
     def take(self, place: str, names: Sequence[str], hint: str = "") -> str | None:
-        """The path of the image with the first of these names that there is; None, and a fault,
-        where there is none, or where another place has it. hint: what is told where there is
-        none."""
+        """The path of the image with the first of these names that there is; None where there is
+        none, or, and a fault, where another place has it. hint: what is told where there is none,
+        which is a fault then."""
         several: list[str] = []
         for name in names:
             matches = self._matches(name)
@@ -135,8 +141,40 @@ class Files:
             some = ", ".join(several[:3])
             self._faults.add(place, f"{names[0]} may be any of {some}; give it its extension")
         else:
-            self._faults.add(place, self._missing(names[-1]) + hint)
+            self._absent.append(names)
+            found = self._not_listed(names[-1])
+            if found or hint or not self._drops:
+                self._faults.add(place, (found or self._missing(names[-1])) + hint)
+            else:
+                self.left_out.append(names[0])
         return None
+
+    def check_any(self, source: str) -> None:
+        """Raises InputError where no image was taken, and names would fit from a folder above
+        ROOT; or where all names were left out."""
+        if self._taken or not self._absent:
+            return
+        above = [part for part in os.path.abspath(self.root).split(os.sep) if part]
+        total = len(self._absent)
+        for depth in range(1, len(above) + 1):
+            start = "/".join(above[-depth:]) + "/"
+            count = sum(
+                any(self._is_below(start, each) for each in names) for names in self._absent
+            )
+            if count:
+                parent = os.path.normpath(os.path.join(self.root, *[".."] * depth))
+                raise InputError(
+                    source,
+                    f"no image of it is in ROOT ({self.root}); paths start from ROOT, and {count} "
+                    f"of {total} would be found from {parent}",
+                    f"give {parent} as ROOT",
+                )
+        if len(self.left_out) == total:
+            raise InputError(source, f"none of its {total} images is in ROOT ({self.root})")
+
+    def _is_below(self, start: str, name: str) -> bool:
+        plain = _plain(name.replace("\\", "/"))
+        return plain.startswith(start) and self.is_there(plain.removeprefix(start))
 
     def _take(self, place: str, path: str) -> str | None:
         if path in self._taken:
@@ -160,14 +198,22 @@ class Files:
         return []
 
     def _missing(self, name: str) -> str:
-        shown = name if len(name) <= MAX_SHOWN else name[:MAX_SHOWN] + "..."
+        return f"there is no image {_cut(name)} in ROOT ({self.root})"
+
+    def _not_listed(self, name: str) -> str:
+        """What is wrong with a name beside that there is no such image."""
+        shown = _cut(name)
         if posixpath.isabs(name) or os.path.isabs(name):
             return f"{shown} is an absolute path, expected one that starts from ROOT"
         if _plain(name).split("/")[0] == "..":
             return f"{shown} leaves ROOT"
         if "\0" not in name and os.path.isfile(os.path.join(self.root, name)):
             return f"{shown} is there, but not listed; see --exts and --include-hidden"
-        return f"there is no image {shown} in ROOT ({self.root})"
+        return ""
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MAX_SHOWN else name[:MAX_SHOWN] + "..."
 
 
 def _plain(name: str) -> str:
@@ -178,16 +224,22 @@ def _plain(name: str) -> str:
 
 
 def label_table(
-    path: str, root: str, paths: Iterable[str], classes: str | None, header: bool | None = None
+    path: str,
+    root: str,
+    paths: Iterable[str],
+    classes: str | None,
+    header: bool | None = None,
+    missing: str = "fail",
 ) -> Labelled:
     """The rows that a table gives. classes: path of a class map that its labels are names of;
-    header: whether the first row is one, None = where that is clear.
+    header: whether the first row is one, None = where that is clear; missing: as in `Files`. The
+    classes are those of all rows, whether or not their images are there.
 
     Raises InputError and AnnotationError.
     """
     rows = read_table(path)
     faults = Faults(path)
-    files = Files(root, paths, faults)
+    files = Files(root, paths, faults, missing)
     result = Labelled(path)
     if header or (header is None and _is_header(rows, files)):
         first = rows.pop(0)
@@ -198,10 +250,14 @@ def label_table(
     hint = "; if this row is the header, say --header" if is_open else ""
     found = [files.take(row.place, [row.path], "" if at else hint) for at, row in enumerate(rows)]
     texts = _label_texts(rows, classes, result, faults)
+    files.check_any(path)
     faults.check()
     for name, labels in zip(found, texts, strict=True):
-        result.add(labels, str(name))
-    result.without_row = files.without_row
+        if name is not None:
+            result.add(labels, name)
+            if result.classes is not None:
+                result.class_counts[int(labels[0])] += 1
+    result.without_row, result.missing = files.without_row, files.left_out
     return result
 
 
@@ -286,8 +342,6 @@ def _class_texts(
             faults.add(row.place, f"label {name[:80]!r}, expected a number or a class name")
         elif name not in numbers:
             faults.add(row.place, f"the class {name[:80]!r} is not in {classes}")
-        else:
-            result.class_counts[numbers[name]] += 1
     return [[str(numbers.get(row.labels[0], ""))] for row in rows]
 
 
@@ -304,7 +358,7 @@ def label_boxes(
     InputError and AnnotationError.
     """
     faults = Faults(source.path)
-    files = Files(root, paths, faults)
+    files = Files(root, paths, faults, rules.missing)
     result = Labelled(source.path, crowd=source.crowd, padded=rules.negatives == "pad")
     result.doubled = source.doubled
     result.classes = _class_names(source, classes)
@@ -318,10 +372,11 @@ def label_boxes(
             labels = boxes.labels(picture, size)
             if labels:
                 result.add([format_float32(number) for number in labels], path)
+    files.check_any(source.path)
     faults.check()
     if not result.rows:
         raise InputError(source.path, "no image with an object", "see --negatives")
-    result.without_row = files.without_row
+    result.without_row, result.missing = files.without_row, files.left_out
     return result
 
 

@@ -50,7 +50,8 @@ class ListOptions:
     labels: a table that the labels come from, in the place of folders; header: whether its first
     row is one, None = where that is clear. detection: a COCO file or a
     VOC folder that boxes come from; image_set: the name of VOC's images to list; negatives,
-    bad_boxes, difficult: as in `labelling.BoxRules`.
+    bad_boxes, difficult: as in `labelling.BoxRules`. missing: what becomes of images that either
+    names and that are not in ROOT, "fail" or "drop".
     """
 
     label_from: str = "top"
@@ -75,6 +76,7 @@ class ListOptions:
     negatives: str = "drop"
     bad_boxes: str = "fail"
     difficult: str = "keep"
+    missing: str = "fail"
 
 
 @dataclass
@@ -164,7 +166,9 @@ def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -
 
     root, classes = report.root, options.classes
     if options.labels is not None:
-        found = labelling.label_table(options.labels, root, paths, classes, options.header)
+        found = labelling.label_table(
+            options.labels, root, paths, classes, options.header, options.missing
+        )
         if options.stratify and found.label_width > 1:
             raise OptionError("--stratify splits by one label; the rows have several")
     else:
@@ -174,7 +178,9 @@ def _labelled_rows(paths: list[str], options: ListOptions, report: ListReport) -
             if os.path.isdir(where)
             else annotations.read_coco(where)
         )
-        rules = labelling.BoxRules(options.negatives, options.bad_boxes, options.difficult)
+        rules = labelling.BoxRules(
+            options.negatives, options.bad_boxes, options.difficult, options.missing
+        )
         found = labelling.label_boxes(source, root, paths, classes, rules)
     report.labelled, report.classes, report.class_counts = found, found.classes, found.class_counts
     rows, found.rows = found.rows, []
@@ -226,6 +232,7 @@ def _check_options(options: ListOptions) -> None:
         ("negatives", options.negatives, ("drop", "pad", "fail")),
         ("bad-boxes", options.bad_boxes, ("fail", "drop")),
         ("difficult", options.difficult, ("keep", "drop", "column")),
+        ("missing", options.missing, ("fail", "drop")),
     ):
         if value not in known:
             raise OptionError(f"--{name} {value!r}, expected {' or '.join(known)}")
@@ -251,6 +258,8 @@ def _check_sources(options: ListOptions) -> None:
     given = "--labels" if options.labels is not None else "--detection"
     if options.labels is None and options.detection is None:
         given = ""
+        if options.missing != ListOptions().missing:
+            raise OptionError("--missing means nothing without --labels or --detection")
     if given and (options.label_from != "top" or not options.recursive):
         raise OptionError(f"{given} has the labels; it excludes --label-from and --no-recursive")
     if options.detection is None:

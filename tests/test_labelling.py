@@ -601,6 +601,7 @@ def test_a_voc_folder_is_listed(tmp_path: Path, inside: str) -> None:
         ({"detection": "c.json", "difficult": "drop"}, "--difficult is of a VOC folder; "
          "--detection names none"),
         ({"labels": "t.csv", "bad_boxes": "drop"}, "--bad-boxes means nothing without --detection"),
+        ({"missing": "drop"}, "--missing means nothing without --labels or --detection"),
         ({"difficult": "drop"}, "--difficult means nothing without --detection"),
         ({"image_set": "train"}, "--image-set means nothing without --detection"),
         ({"detection": "c.json", "image_set": "train"}, "--image-set is of a VOC folder; "
@@ -632,6 +633,78 @@ def test_a_root_without_an_image_says_so_first(tmp_path: Path) -> None:
     root.mkdir()
     with pytest.raises(InputError, match="no image found"):
         listed(root, labels=table(root, "a.jpg,1"))
+
+
+# --- images that are not there ----------------------------------------------------------------
+
+
+def test_rows_of_a_table_whose_images_are_not_there_can_be_left_out(
+    tmp_path: Path, im2rec: Run
+) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg", "c.webp")
+    path = table(root, "b.jpg,dog", "gone.jpg,ape", "a.jpg,cat")
+    assert refused(root, labels=path) == "t.csv:2: there is no image gone.jpg in ROOT (root)"
+    report = listed(root, labels=path, missing="drop")
+    assert rows(root) == ["0 2 b.jpg", "1 1 a.jpg"]
+    assert report.classes == ["ape", "cat", "dog"]  # each subset has the same numbers
+    assert report.class_counts == {1: 1, 2: 1}
+    assert labelled(report).missing == ["gone.jpg"]
+    (tmp_path / "set.lst").unlink()
+    done = im2rec("make-list", "-v", "--missing", "drop", "--labels", "t.csv", "set", "root")
+    warning = "left out: 1 image named by t.csv and not in ROOT (--missing)"
+    assert f"im2rec: warning: {warning}\ngone.jpg: left out: not in ROOT\n" in done.stderr
+    (tmp_path / "set.lst").unlink()
+    assert "c.webp is there, but not" in refused(  # it is there
+        root, labels=table(root, "c.webp,1", "a.jpg,1"), missing="drop"
+    )
+    assert refused(root, labels=table(root, "x.jpg,1", "y.jpg,1"), missing="drop") == (
+        "t.csv: none of its 2 images is in ROOT (root)"
+    )
+
+
+def test_a_first_row_that_may_be_a_header_is_not_left_out(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    path = table(root, "stem,kind", "a.jpg,cat")
+    assert "say --header" in refused(root, labels=path, missing="drop")
+    assert listed(root, labels=path, missing="drop", header=True).classes == ["cat"]
+    assert listed(root, labels=path, missing="drop", header=False).classes == ["cat", "kind"]
+
+
+def test_pictures_of_boxes_that_are_not_there_can_be_left_out(tmp_path: Path) -> None:
+    root = images(tmp_path, "a.jpg")
+    both = [{"id": at, "file_name": f"{name}.jpg"} for at, name in ((3, "b"), (1, "a"))]
+    path = coco(root, [0, 0, 40, 20], images=both)
+    assert "no image b.jpg" in refused(root, detection=path)
+    report = listed(root, detection=path, missing="drop", negatives="pad")
+    assert rows(root) == ["0 2 5 0 0 0 1 1 a.jpg"]
+    assert (labelled(report).missing, labelled(report).negatives) == (["b.jpg"], 0)
+    folder = tmp_path / "VOC" / "Annotations"
+    folder.mkdir(parents=True)
+    (folder / "a.xml").write_text(XML, encoding="utf-8")
+    (folder / "b.xml").write_text(XML.replace("a.jpg", "b.jpg").replace("dog", "ape"), "utf-8")
+    report = listed(root, detection=str(tmp_path / "VOC"), missing="drop")
+    assert (labelled(report).missing, report.classes) == (["b"], ["ape", "cat", "dog"])
+
+
+@pytest.mark.parametrize("start", ["root/", "{up}/root/", "./root/", "root\\\\"])
+def test_paths_that_carry_the_folder_s_own_name_are_told_in_a_line(
+    tmp_path: Path, start: str
+) -> None:
+    root = images(tmp_path, *[f"{number}.jpg" for number in range(3)])
+    start = start.format(up=tmp_path.name)
+    path = table(root, "path,label", *[f"{start}{number}.jpg,1" for number in range(4)])
+    for missing in ("fail", "drop"):
+        error = refused(root, labels=path, missing=missing)
+        parent = tmp_path.parent if tmp_path.name in start else tmp_path
+        assert error == (
+            "t.csv: no image of it is in ROOT (root); paths start from ROOT, and 3 of 4 would be "
+            f"found from {parent}; give {parent} as ROOT"
+        )
+    those = [{"id": 1, "file_name": f"{start}1.jpg"}]
+    error = refused(root, detection=coco(root, [0, 0, 1, 1], images=those))
+    assert error.startswith(
+        "c.json: no image of it is in ROOT (root); paths start from ROOT, and 1"
+    )
 
 
 # --- to the record and back -------------------------------------------------------------------

@@ -106,6 +106,13 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
 )
 @click.option("--image-set", metavar="NAME", help="VOC: list ImageSets/Main/NAME.txt alone.")
 @click.option(
+    "--missing",
+    type=click.Choice(["fail", "drop"]),
+    default="fail",
+    show_default=True,
+    help="Images that --labels or --detection name and that are not in ROOT.",
+)
+@click.option(
     "--negatives",
     type=click.Choice(["drop", "pad", "fail"]),
     default="drop",
@@ -228,6 +235,11 @@ def _print_labelled(found: Labelled, talk: Talk) -> None:
         talk.info(
             f"passed over: {count_text(found.without_row, 'image')} that {source} does not name"
         )
+    if found.missing:
+        images = count_text(len(found.missing), "image")
+        talk.warn(f"left out: {images} named by {source} and not in ROOT (--missing)")
+        for name in found.missing:
+            talk.details(f"{printable(name)}: left out: not in ROOT")
     if found.crowd:
         talk.info(f"left out: {count_text(found.crowd, 'box')} around crowds (iscrowd)")
     if found.negatives:
