@@ -173,6 +173,12 @@ def _tsv_fields(text: str) -> Iterator[tuple[int, list[str]]]:
 def read_coco(path: str) -> Annotations:
     """The pictures of a COCO file of object instances, in its order, with classes in the order of
     their ids. Raises InputError, and AnnotationError with the items at fault."""
+    if path.lower().endswith(".xml"):
+        raise InputError(
+            path,
+            "one XML file, expected a COCO file or a VOC folder",
+            "name the folder above, that which has Annotations in it",
+        )
     contents = _json(path)
     faults = Faults(path)
     images, objects, categories = [
@@ -376,7 +382,10 @@ def read_voc(folder: str, image_set: str | None = None, needs_classes: bool = Tr
     """
     inside = os.path.join(folder, "Annotations")
     if not os.path.isdir(inside):
-        raise InputError(folder, "no VOC folder: there is no folder Annotations in it")
+        found = "no VOC folder: there is no folder Annotations in it"
+        above = os.path.dirname(os.path.abspath(folder))
+        is_inside = os.path.basename(os.path.abspath(folder)) == "Annotations"
+        raise InputError(folder, found, f"name the folder above, {above}" if is_inside else "")
     faults = Faults(folder)
     files = _xml_files(inside) if image_set is None or needs_classes else []
     if image_set is None:

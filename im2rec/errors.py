@@ -173,7 +173,7 @@ class TooManyFailures(Im2recError):
             f"{printable(self.path)}: stopped after {self.failed} of {self.rows} images that "
             f"cannot be packed, {self.allowed} allowed; nothing was written; "
             "mend them, list anew where files have gone, or leave them out with --max-failures "
-            "N or P%"
+            "N or P%; 100% lists all of them in PREFIX.failures.tsv"
         )
 
 

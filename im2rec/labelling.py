@@ -42,9 +42,10 @@ _HEAD = 1 << 16  # bytes of a JPEG that nearly always hold all before its scan
 class BoxRules:
     """What becomes of images and boxes. missing: as in `Files`. negatives: images without an object
     are left out ("drop"), get the label array that says so ("pad"), or are an error ("fail"); those
-    whose objects were all left out are never padded. bad_boxes: those without a box, without area or
-    beyond the picture, "fail" or "drop". difficult: VOC's difficult objects are listed as others
-    are ("keep"), left out ("drop"), or each object has a sixth number that tells ("column")."""
+    whose objects were all left out are never padded. bad_boxes: those without area or beyond the
+    picture, and objects without a box, "fail" or "drop". difficult: VOC's difficult objects are
+    listed as others are ("keep"), left out ("drop"), or each object has a sixth number that tells
+    ("column")."""
 
     negatives: str = "drop"
     bad_boxes: str = "fail"

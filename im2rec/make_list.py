@@ -123,6 +123,10 @@ def make_list(prefix: str, root: str, options: ListOptions) -> ListReport:
     written.
     """
     _check_options(options)
+    stem, ending = os.path.splitext(prefix)
+    if ending in (".lst", ".rec", ".idx") and os.path.basename(stem):
+        found = f"PREFIX is what stands before .lst, and this ends with {ending}"
+        raise InputError(prefix, found, f"did you mean {stem}?")
     if not os.path.isdir(root):
         found = "is not a folder" if os.path.exists(root) else "there is no such folder"
         raise InputError(root, f"ROOT: {found}", "the order is PREFIX ROOT")
@@ -302,7 +306,8 @@ class _Scan:
         """Every image's row, in scan order, with ids 0..N-1. Raises InputError where there is
         none."""
         if not self._options.recursive:
-            names, _ = self._read("")
+            names, inner = self._read("")
+            self._top_names = list(inner)
             return self._numbered([(0, [("", names)])])
         folders = self._folders()
         if self._options.label_from == "leaf":
@@ -386,8 +391,10 @@ class _Scan:
             seen.append(f"{report.hidden} hidden")
             hint = hint or "list hidden ones with --include-hidden"
         if not self._options.recursive and self._top_names:
-            seen.append(f"{len(self._top_names)} folders")
-            hint = hint or "images in folders are listed without --no-recursive"
+            count = len(self._top_names)
+            folders, them = ("1 folder", "it") if count == 1 else (f"{count} folders", "them")
+            seen.append(f"{folders} not entered")
+            hint = f"--recursive enters {them}"
         if report.unlistable:
             seen.append(f"{len(report.unlistable)} whose names a list cannot hold")
             hint = hint or "rename them"

@@ -58,6 +58,7 @@ from im2rec.shards import Piece, SetWriter, ShardFacts
 
 ROWS_PER_PART = 64  # most rows that a worker takes at a time; some 0.1 s of work, 1-10 MB of bytes
 PARTS = 128  # at least, where there are as many rows: no worker waits long for the last one
+LOOKED_AT = 100  # rows that tell what the labels of a list are
 BEHIND = 1 << 25  # bytes; a worker that has more to read for a digest packs nothing meanwhile
 
 
@@ -287,6 +288,12 @@ def _check_list(images: ImageList, root: str, options: PackOptions) -> None:
         )
     if images.leaves_root and not options.allow_outside_root:
         check_inside(images, root)
+
+
+def are_boxes(images: ImageList) -> bool:
+    """Whether a list looks like one of pictures with boxes: its first rows all are sound ones."""
+    first = list(images.rows(0, min(len(images), LOOKED_AT)))
+    return bool(first) and not any(detection.check(entry.labels) for entry in first)
 
 
 def check_boxes(images: ImageList) -> None:

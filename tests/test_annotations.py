@@ -489,6 +489,16 @@ def test_xml_nested_a_million_deep_is_no_crash(tmp_path: Path) -> None:
     assert len(read_voc(folder).pictures) == 1
 
 
+def test_a_folder_or_file_inside_a_voc_folder_names_the_folder_above(tmp_path: Path) -> None:
+    folder = voc(tmp_path, a="<annotation/>")
+    with pytest.raises(InputError, match=f"no VOC folder: .*; name the folder above, {folder}$"):
+        read_voc(f"{folder}/Annotations/")
+    with pytest.raises(
+        InputError, match="one XML file, expected a COCO file or a VOC folder; name"
+    ):
+        read_coco(f"{folder}/Annotations/a.xml")
+
+
 def test_what_is_no_voc_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no VOC folder: there is no folder Annotations in it"):
         read_voc(str(tmp_path))

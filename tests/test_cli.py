@@ -199,9 +199,13 @@ def test_too_many_failures_exit_1(tmp_path: Path, im2rec: Run) -> None:
     assert done.stderr.splitlines()[-1] == (
         "im2rec: error: set.lst: stopped after 4 of 12 images that cannot be packed, 3 allowed; "
         "nothing was written; mend them, list anew where files have gone, "
-        "or leave them out with --max-failures N or P%"
+        "or leave them out with --max-failures N or P%; 100% lists all of them in "
+        "PREFIX.failures.tsv"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["set.classes.txt", "set.lst"]
+    im2rec("pack", "set", BAD, "--max-failures", "100%")  # as it says
+    failures = (tmp_path / "set.failures.tsv").read_text(encoding="utf-8").splitlines()
+    assert len(failures) > 4
 
 
 def test_a_family_of_lists_is_packed_and_its_empty_lists_are_not(

@@ -88,7 +88,8 @@ ERRORS: dict[str, tuple[Im2recError, str]] = {
         TooManyFailures("a.lst", 3, 2, 10),
         "a.lst: stopped after 3 of 10 images that cannot be packed, 2 allowed; "
         "nothing was written; mend them, list anew where files have gone, "
-        "or leave them out with --max-failures N or P%",
+        "or leave them out with --max-failures N or P%; 100% lists all of them in "
+        "PREFIX.failures.tsv",
     ),
     "no rows": (
         NothingPacked("a.lst", 0, 0, "root"),

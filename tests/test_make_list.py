@@ -350,7 +350,16 @@ def test_a_hidden_root_is_listed_all_the_same(tmp_path: Path) -> None:
         (("a/.1.jpg",), {}, "saw 1 hidden; list hidden ones with --include-hidden"),
         (("a/.1.jpg", "b.txt"), {}, "saw 1 .txt, 1 hidden; name others with --exts"),
         (("a/\t.jpg",), {}, "saw 1 whose names a list cannot hold; rename them"),
-        (("a/1.jpg",), {"recursive": False}, "saw no other files"),
+        (
+            ("a/1.jpg",),
+            {"recursive": False},
+            "saw 1 folder not entered; --recursive enters it",
+        ),
+        (
+            ("a/1.jpg", "b/2.jpg", "c.txt"),
+            {"recursive": False},
+            "saw 1 .txt, 2 folders not entered; --recursive enters them",
+        ),
     ],
 )
 def test_nothing_found_says_what_was_looked_for_and_what_was_seen(
@@ -360,6 +369,20 @@ def test_nothing_found_says_what_was_looked_for_and_what_was_seen(
     assert refused(root, **options) == (
         f"ROOT: no image found; looked for .jpeg .jpg .png, {found}"
     )
+
+
+@pytest.mark.parametrize("ending", [".lst", ".rec", ".idx"])
+def test_a_prefix_that_is_a_file_s_name_is_refused(tmp_path: Path, ending: str) -> None:
+    """It would become set.lst.lst."""
+    root = tree(tmp_path / "root", "a/1.jpg")
+    prefix = str(tmp_path / f"set{ending}")
+    with pytest.raises(InputError) as caught:
+        make_list(prefix, str(root), ListOptions())
+    assert str(caught.value) == (
+        f"{prefix}: PREFIX is what stands before .lst, and this ends with {ending}; "
+        f"did you mean {tmp_path}/set?"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
 # --- links and special files ------------------------------------------------------------------

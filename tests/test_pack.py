@@ -822,6 +822,16 @@ def test_what_would_falsify_boxes_is_refused(tmp_path: Path) -> None:
             pack_list(path, str(CLEAN), options)
 
 
+def test_a_crop_of_what_looks_like_boxes_is_told(tmp_path: Path, im2rec: Run) -> None:
+    write_list(tmp_path, f"0\t{BOX}\tant/ant_0.jpg", f"1\t{BOX}\tant/ant_1.jpg")
+    warning = "im2rec: warning: set.lst: its labels look like boxes, and --center-crop makes those"
+    assert warning in im2rec("pack", "--center-crop", "set", CLEAN).stderr
+    assert warning not in im2rec("pack", "set", CLEAN).stderr
+    for labels in ("2", "2\t5\t0\t0.5\t0.5\t0.5\t0.9"):  # one label; a box without area
+        write_list(tmp_path, f"0\t{BOX}\tant/ant_0.jpg", f"1\t{labels}\tant/ant_1.jpg")
+        assert warning not in im2rec("pack", "--center-crop", "set", CLEAN).stderr
+
+
 @pytest.mark.parametrize(
     ("option", "warning"),
     [

@@ -61,7 +61,7 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
 @click.option(
     "--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle as im2rec.py does."
 )
-@click.option("--seed", type=int, default=100, show_default=True, help="Of the shuffle.")
+@click.option("--seed", type=int, default=100, show_default=True, help="Seed of the shuffle.")
 @click.option(
     "--train-ratio", type=float, metavar="R", help="Share of images for PREFIX_train.lst."
 )
@@ -104,7 +104,11 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     metavar="FILE|DIR",
     help="Boxes for a detection list: a COCO file (.json), or a Pascal VOC folder.",
 )
-@click.option("--image-set", metavar="NAME", help="VOC: list ImageSets/Main/NAME.txt alone.")
+@click.option(
+    "--image-set",
+    metavar="NAME",
+    help="VOC: list only the images that ImageSets/Main/NAME.txt names.",
+)
 @click.option(
     "--missing",
     type=click.Choice(["fail", "drop"]),
@@ -117,7 +121,8 @@ writes data/set_train.lst, data/set_val.lst and data/set.classes.txt.""",
     type=click.Choice(["drop", "pad", "fail"]),
     default="drop",
     show_default=True,
-    help="Images without an object; pad: a row `2 5 -1 0 0 0 0`, which few readers take.",
+    help="Images without an object; pad: a row `2 5 -1 0 0 0 0`, for MXNet's ImageDetRecordIter; "
+    "few other readers take it.",
 )
 @click.option(
     "--bad-boxes",

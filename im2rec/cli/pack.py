@@ -114,7 +114,7 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
     type=_Encoding([".jpg", ".png"]),
     default=".jpg",
     show_default=True,
-    help="Of the packed images.",
+    help="Format of the packed images.",
 )
 @click.option(
     "--quality",
@@ -152,7 +152,8 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
     type=click.Choice(["plain", "insightface"]),
     default="plain",
     show_default=True,
-    help="insightface: with its records of identities and the file `property`.",
+    help="insightface: with its records of identities and the file `property`; images all of one "
+    "size, and PREFIX ends in train.",
 )
 @click.option(
     "--detection",
@@ -172,7 +173,7 @@ writes data/set_train.rec, data/set_train.idx and data/set_train.manifest.json."
     default="0",
     metavar="N|P%",
     show_default=True,
-    help="Images that may be left out before the run stops.",
+    help="Images that may fail and be left out before the run stops; 100% to see all that do.",
 )
 @click.option(
     "--max-pixels",
@@ -229,7 +230,7 @@ def pack_command(
         from im2rec.image_ops import DEFAULT_QUALITY, ImageOptions
         from im2rec.list_family import check_apart, find_lists
         from im2rec.lst import read_list
-        from im2rec.pack import PackOptions, check_boxes, check_root
+        from im2rec.pack import PackOptions, are_boxes, check_boxes, check_root
         from im2rec.record_set import family_lists
 
     talk = Talk(quiet, verbose)
@@ -302,6 +303,11 @@ def pack_command(
                 unnamed.count,
             )
         for path in lists:
+            if image.center_crop and not settings.detection and are_boxes(read_list(path)):
+                talk.warn(
+                    f"{printable(path)}: its labels look like boxes, and --center-crop makes those "
+                    "wrong: leave it out; --detection keeps boxes right"
+                )
             report = _pack_one(path, root, output, settings, talk)
             _print_pack_report(report, talk)
             if settings.detection and report.turned:
