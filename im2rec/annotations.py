@@ -15,6 +15,7 @@ import io
 import json
 import math
 import os
+import re
 import stat
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -115,19 +116,26 @@ def read_table(path: str) -> list[Row]:
     rows = []
     width = 0
     for line, fields in _fields(path, text, faults) if ending == ".csv" else _tsv_fields(text):
-        width = width or len(fields)
+        if line == 1 and fields == ["sep=", ""]:  # as Excel has it
+            continue
         place = f"{path}:{line}"
+        is_first, width = not width, width or len(fields)
         if len(fields) < 2:
             faults.add(place, _too_few(fields, ending))
         elif len(fields) != width:
             faults.add(place, f"{len(fields)} fields, and {width} in the first row")
         elif not fields[0].strip():
-            faults.add(place, "the first field, the path, is empty")
+            hint = "; column 1 must be the path: take an index out" if is_first else ""
+            faults.add(place, f"the first field, the path, is empty{hint}")
         else:
             rows.append(Row(place, fields[0], tuple([each.strip() for each in fields[1:]])))
     faults.check()
     if not rows:
         raise InputError(path, "it has no rows")
+    if width > 2 and not any(row.labels[-1] for row in rows):
+        mark = "comma" if ending == ".csv" else "TAB"
+        found = f"column {width} is empty in each row"
+        raise InputError(path, found, f"take the {mark} at the end of the rows out")
     return rows
 
 
@@ -162,9 +170,9 @@ def _fields(path: str, text: str, faults: Faults) -> Iterator[tuple[int, list[st
 
 
 def _tsv_fields(text: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(re.split("\r\n|[\r\n]", text), 1):
         if line.strip():
-            yield number, line.removesuffix("\r").split("\t")
+            yield number, line.split("\t")
 
 
 # --- COCO -------------------------------------------------------------------------------------
@@ -452,11 +460,16 @@ def _voc_names(path: str, faults: Faults) -> set[str]:
 def _image_set(path: str, faults: Faults) -> list[tuple[str, str, str]]:
     """Place, stem and XML file of each image that an image set names."""
     found = []
+    lines: dict[str, int] = {}
     for number, line in enumerate(_text(path, _bytes(path, MAX_TABLE)).splitlines(), 1):
         stem = line.strip()
         if len(stem.split()) > 1:
             faults.add(f"{path}:{number}", "two fields: the set of one class, expected a name")
+        elif stem in lines:
+            first = f"first in line {lines[stem]}"
+            faults.add(f"{path}:{number}", f"{stem} stands there twice, {first}")
         elif stem:
+            lines[stem] = number
             found.append((f"{path}:{number}", stem, stem + ".xml"))
     return found
 
@@ -553,12 +566,22 @@ def _xml(path: str, faults: Faults) -> ET.Element | None:
         return builder.close()
     except expat.ExpatError as error:
         text = expat.ErrorString(error.code)
-        faults.add(f"{path}:{error.lineno}", f"no XML: {text}, column {error.offset + 1}")
+        is_other = "encoding" in text or not _is_utf8(data)
+        hint = "; save it as UTF-8" if is_other else ""
+        faults.add(f"{path}:{error.lineno}", f"no XML: {text}, column {error.offset + 1}{hint}")
     except _Doctype:
         faults.add(f"{path}:{parser.CurrentLineNumber}", "a document type, which is not read")
     except (LookupError, ValueError) as error:  # an encoding that Python does not have
-        faults.add(f"{path}:1", f"no XML: {error}")
+        faults.add(f"{path}:1", f"no XML: {error}; save it as UTF-8")
     return None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # --- reading ----------------------------------------------------------------------------------

@@ -250,6 +250,8 @@ def label_table(
     is_open = header is None and result.header is None and not files.names_image(rows[0].path)
     hint = "; if this row is the header, say --header" if is_open else ""
     found = [files.take(row.place, [row.path], "" if at else hint) for at, row in enumerate(rows)]
+    if not any(found):
+        _check_path_column(rows, files, path)
     texts = _label_texts(rows, classes, result, faults)
     files.check_any(path)
     faults.check()
@@ -260,6 +262,21 @@ def label_table(
                 result.class_counts[int(labels[0])] += 1
     result.without_row, result.missing = files.without_row, files.left_out
     return result
+
+
+def _check_path_column(rows: list[Row], files: Files, source: str) -> None:
+    """Raises InputError where another column than the first has the images. A number there is a
+    label, though there may be an image of that name."""
+    for at in range(len(rows[0].labels)):
+        texts = [row.labels[at] for row in rows if not _is_number(row.labels[at])]
+        count = sum(map(files.is_there, texts))
+        if count:
+            raise InputError(
+                source,
+                f"column 1 must be the path, and {count} of {len(rows)} rows have an image's in "
+                f"column {at + 2}",
+                "put that column first, and leave an index out",
+            )
 
 
 # What is written above a column of paths, alone or joined: `id_code`, `Image Path`, `ImageID`.
@@ -294,9 +311,23 @@ def _label_texts(
     if len(rows[0].labels) > 1:
         if classes:
             raise InputError(result.source, "--classes takes one column of labels, there are more")
+        _check_numbers(rows, result.source)
     elif classes or _are_names(rows, faults):
         return _class_texts(rows, classes, result, faults)
     return [[_number_text(row, text, faults) for text in row.labels] for row in rows]
+
+
+def _check_numbers(rows: list[Row], source: str) -> None:
+    """Raises InputError where one of several columns has no number at all."""
+    for at in range(len(rows[0].labels)):
+        texts = [row.labels[at] for row in rows]
+        if not any(map(_is_number, texts)):
+            raise InputError(
+                source,
+                f"column {at + 2} has no number ({texts[0][:80]!r}), and several columns of labels "
+                "must be numbers",
+                "for class names, keep the path and one column",
+            )
 
 
 def _are_names(rows: list[Row], faults: Faults) -> bool:

@@ -45,6 +45,16 @@ def test_a_csv_may_have_a_mark_crlf_quotes_blank_lines_and_spaces(tmp_path: Path
     ]
 
 
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"])
+@pytest.mark.parametrize(("name", "mark"), [("t.csv", ","), ("t.tsv", "\t")])
+def test_line_ends_of_all_kinds_and_excel_s_first_line(
+    tmp_path: Path, end: str, name: str, mark: str
+) -> None:
+    lines = [f"sep={mark}", f"a.jpg{mark}1", "", f"b.jpg{mark}2", ""]
+    assert table(tmp_path, end.join(lines), name) == [("2", "a.jpg", "1"), ("4", "b.jpg", "2")]
+    assert table(tmp_path, end.join(lines[1:]), name) == [("1", "a.jpg", "1"), ("3", "b.jpg", "2")]
+
+
 def test_a_tsv_has_tabs_and_no_quotes(tmp_path: Path) -> None:
     content = '\ufeffa "b", c.jpg\t1\t2.5\r\n\n"\t-1\t 0 \n'
     expected = [("1", 'a "b", c.jpg', "1", "2.5"), ("3", '"', "-1", "0")]
@@ -72,6 +82,10 @@ def test_what_the_csv_module_writes_is_read(
          "t.csv:2: 1 field, expected a path and a label, separated by commas\n"
          "t.csv:3: 3 fields, and 2 in the first row\n"
          "t.csv:4: the first field, the path, is empty"),
+        (",image,label\n0,a.jpg,cat\n", "t.csv:1: the first field, the path, is empty; column 1 "
+         "must be the path: take an index out"),
+        ("path,n,\na.jpg,1,\nb.jpg,2,\n", "t.csv: column 3 is empty in each row; take the comma at "
+         "the end of the rows out"),
         ("a.jpg;1\n", "t.csv:1: 1 field, expected a path and a label, separated by commas, not by "
          "semicolons"),
         ("a.jpg\t1\n", "t.csv:1: 1 field, expected a path and a label, separated by commas, not by "
@@ -425,9 +439,11 @@ def test_an_image_set_picks_and_orders(tmp_path: Path) -> None:
     assert names == ["c", "a"]
     (sets / "dog_train.txt").write_text("a -1\nb  1\n", encoding="utf-8")
     (sets / "more.txt").write_text("a\nz\n", encoding="utf-8")
+    (sets / "twice.txt").write_text("a\nb\n\na\n", encoding="utf-8")
     for name, error in (
         ("dog_train", f"{sets}/dog_train.txt:1: two fields: the set of one class, expected a name"),
         ("more", f"{sets}/more.txt:2: there is no {folder}/Annotations/z.xml"),
+        ("twice", f"{sets}/twice.txt:4: a stands there twice, first in line 1"),
         ("no", f"{sets}/no.txt: cannot be read: No such file or directory"),
     ):
         with pytest.raises(Im2recError) as caught:
@@ -450,8 +466,12 @@ LAUGHS = """<?xml version="1.0"?>
         ("<annotation>\n<object>", "2: no XML: no element found, column 9"),
         (b"", "1: no XML: no element found, column 1"),
         (b"\xff\xfe\x00", "1: no XML: "),
-        (b"<annotation>\xff</annotation>", "1: no XML: not well-formed (invalid token), column 13"),
-        ('<?xml version="1.0" encoding="no-such"?><annotation/>', "1: no XML: unknown encoding"),
+        (b"<annotation>\xff</annotation>", "1: no XML: not well-formed (invalid token), column 13; "
+         "save it as UTF-8"),
+        ('<?xml version="1.0" encoding="no-such"?><annotation/>', "1: no XML: unknown encoding: "
+         "no-such; save it as UTF-8"),
+        ('<?xml version="1.0" encoding="gbk"?><annotation>\u732b</annotation>'.encode("gbk"),
+         "1: no XML: multi-byte encodings are not supported; save it as UTF-8"),
         ("<html/>", "1: the element 'html', expected 'annotation'"),
         (annotation("<object/>"), "2: an object's name missing, expected a text"),
         (annotation("<object><name>a</name></object>"), "2: an object without a bndbox"),

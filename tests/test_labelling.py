@@ -229,6 +229,26 @@ def test_a_slip_among_numbers_is_no_class(tmp_path: Path) -> None:
     assert refused(root, labels=path) == "t.csv:2: label 'x', expected a number"
 
 
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        (["0,a.jpg,1", "1,b.jpg,2"], "column 1 must be the path, and 2 of 2 rows have an image's "
+         "in column 2; put that column first, and leave an index out"),
+        (["label,image", "cat,a.jpg", "dog,b.jpg"], "column 1 must be the path, and 2 of 3 rows "
+         "have an image's in column 2; put that column first, and leave an index out"),
+        (["image,label,split", "a.jpg,1,train", "b.jpg,2,val"], "column 3 has no number ('train'), "
+         "and several columns of labels must be numbers; for class names, keep the path and one "
+         "column"),
+    ],
+)  # fmt: skip
+def test_columns_that_are_others_are_told_in_a_line(
+    tmp_path: Path, lines: list[str], error: str
+) -> None:
+    root = images(tmp_path, "a.jpg", "b.jpg")
+    for missing in ("fail", "drop"):
+        assert refused(root, labels=table(root, *lines), missing=missing) == f"t.csv: {error}"
+
+
 def test_a_table_without_rows_is_refused(tmp_path: Path) -> None:
     root = images(tmp_path, "a.jpg")
     assert refused(root, labels=table(root, "path,label")) == (
@@ -432,7 +452,9 @@ def test_an_image_that_stands_there_twice_is_told(tmp_path: Path) -> None:
     for name, text in (("Annotations/a.xml", XML), ("ImageSets/Main/x.txt", "a\na\n")):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text(text, encoding="utf-8")
-    assert "a.jpg stands there twice" in refused(root, detection=str(folder), image_set="x")
+    assert refused(root, detection=str(folder), image_set="x") == (
+        "VOC/ImageSets/Main/x.txt:2: a stands there twice, first in line 1"
+    )
 
 
 def test_hostile_names_are_told(tmp_path: Path) -> None:
