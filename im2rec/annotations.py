@@ -391,7 +391,7 @@ def read_voc(folder: str, image_set: str | None = None, needs_classes: bool = Tr
     inside = os.path.join(folder, "Annotations")
     if not os.path.isdir(inside):
         found = "no VOC folder: there is no folder Annotations in it"
-        above = os.path.dirname(os.path.abspath(folder))
+        above = os.path.normpath(os.path.join(folder, ".."))
         is_inside = os.path.basename(os.path.abspath(folder)) == "Annotations"
         raise InputError(folder, found, f"name the folder above, {above}" if is_inside else "")
     faults = Faults(folder)
@@ -435,7 +435,9 @@ def _xml_files(folder: str) -> list[str]:
     entered = set()
     for where, folders, names in os.walk(folder, onerror=fail, followlinks=True):
         real = os.path.realpath(where)
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        shown = sorted(each for each in folders if not each.startswith("."))
+        # links last, so that a folder beside one to it is found by its own name
+        folders[:] = sorted(shown, key=lambda each: os.path.islink(os.path.join(where, each)))
         if real in entered:
             folders.clear()
             continue

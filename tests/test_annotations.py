@@ -406,6 +406,7 @@ def test_xml_files_are_found_in_folders_of_annotations(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("<annotation/>", encoding="utf-8")
     Path(folder, "Annotations", "a", "loop").symlink_to("..", target_is_directory=True)
+    Path(folder, "Annotations", "Link").symlink_to("a", target_is_directory=True)
     found = [picture.names[:2] for picture in read_voc(folder).pictures]
     assert found == [
         ("a/deep/x", "JPEGImages/a/deep/x"), ("a/y", "JPEGImages/a/y"), ("b", "JPEGImages/b")

@@ -560,6 +560,11 @@ def test_a_folder_of_lists_comes_before_the_list_beside_it(here: Path, old: Lega
     assert [str(path.relative_to(here)) for path in here.rglob("*.rec")] == ["sets/a.rec"]
 
 
+def test_folders_that_are_not_entered_are_named_with_the_way_in(here: Path, old: Legacy) -> None:
+    done = old("--list", "set", CLEAN, code=2)
+    assert done.stderr.endswith("saw 4 folders not entered; --recursive enters them\n")
+
+
 def test_the_strictness_stays_and_the_way_out_is_named(here: Path, old: Legacy) -> None:
     (here / "set.lst").write_text(ROWS[0] + "99\t0\tnone.jpg\n", encoding="utf-8")
     done = old("--num-thread", "1", "set", CLEAN, code=1)
