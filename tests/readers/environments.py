@@ -23,6 +23,7 @@ PINNED = {
         "torch==2.13.0",
         "numpy==2.2.6; python_version < '3.11'",
         "numpy==2.4.6; python_version >= '3.11'",
+        "opencv-python-headless==5.0.0.93",
     ),
 }
 MXNET_NEWEST = (3, 11)  # the newest Python that has a wheel of NumPy 1.23.5
