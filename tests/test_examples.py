@@ -353,7 +353,7 @@ def test_the_sagemaker_script_makes_two_channels(tmp_path: Path) -> None:
     (tmp_path / "photos").symlink_to(CLEAN)
     done = run_script("sagemaker.sh", "photos", "my channels", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "num_classes=4, num_training_samples=16" in done.stdout
+    assert "num_classes=4, num_training_samples=20" in done.stdout
     channels = tmp_path / "my channels"
     assert [each.name for each in sorted(channels.rglob("*.rec"))] == [
         "train.rec",
