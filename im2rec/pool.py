@@ -438,7 +438,9 @@ def _cannot_start(error: OSError) -> WorkerError:
         errno.EACCES: "is /dev/shm there?",
     }
     hint = hints.get(error.errno or 0, "")
-    return WorkerError(f"cannot start worker processes: {error.strerror}", (), hint)
+    if "AF_UNIX path too long" in str(error):  # of the fork server's socket
+        hint = "set TMPDIR to a shorter path, or use --start-method spawn"
+    return WorkerError(f"cannot start worker processes: {error.strerror or error}", (), hint)
 
 
 _note: mmap.mmap | None = None  # memory that is a file: as fast as the one, it stays as the other

@@ -461,3 +461,18 @@ def test_a_work_folder_that_vanishes_is_an_error(
     assert stderr == "im2rec: error: set: cannot write: no such file or directory\n"
     assert workers_of(packing) == []
     assert (tmp_path / "set.rec").read_bytes() == b"older"
+
+
+def test_a_long_name_of_the_folder_for_temporary_files_is_told(
+    tmp_path: Path, im2rec: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fork server's socket lies there, and a socket's path has at most 107 bytes."""
+    deep = tmp_path / ("d" * 100)
+    deep.mkdir()
+    monkeypatch.setenv("TMPDIR", str(deep))
+    im2rec("make-list", "set", CLEAN)
+    done = im2rec("pack", "--start-method", "forkserver", "set", CLEAN, code=2)
+    assert done.stderr.splitlines()[-1] == (
+        "im2rec: error: cannot start worker processes: AF_UNIX path too long; "
+        "set TMPDIR to a shorter path, or use --start-method spawn"
+    )
