@@ -6,14 +6,13 @@ pixels HxWx3 RGB as hex, id null where the reader gives none.
 """
 
 import gc
-import json
-import os
 import random
 import runpy
 import sys
 
 import mxnet as mx
 import numpy as np
+from answering import answer
 
 
 def sample(pixels, labels, record_id=None):
@@ -160,9 +159,8 @@ def im2rec_py(runs):
         gc.collect()  # im2rec.py closes nothing; its functions hold the open files in a circle
 
 
-JOBS = {
-    job.__name__: job
-    for job in (
+if __name__ == "__main__":
+    answer(
         image_record_iter,
         image_det_record_iter,
         image_iter,
@@ -176,15 +174,3 @@ JOBS = {
         unpack_headers,
         im2rec_py,
     )
-}
-
-if __name__ == "__main__":
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            answer = JOBS[job.pop("do")](**job)
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)

@@ -4,10 +4,7 @@ The handles are opened here and go to the workers by fork, or pickled by spawn. 
 in mxnet_reader.py.
 """
 
-import json
-import os
-import sys
-
+from answering import answer
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 from im2rec import recordio
@@ -84,15 +81,5 @@ def in_turn_without_reset(path_rec):
     return load(InTurn(path_rec, reset=False), "fork", 2, shuffle=None, epochs=1)
 
 
-JOBS = {job.__name__: job for job in (by_key, in_turn, in_turn_without_reset)}
-
 if __name__ == "__main__":
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
-    for line in sys.stdin:
-        job = json.loads(line)
-        try:
-            answer = JOBS[job.pop("do")](**job)
-        except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        print(json.dumps(answer), file=answers, flush=True)
+    answer(by_key, in_turn, in_turn_without_reset)
